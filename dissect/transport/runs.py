@@ -398,7 +398,8 @@ class SendRun(_PlacedRows):
         """The same, to note in it what was seen again."""
         if index < len(self.rows):
             self.unusual.add(index)
-        return self.operation(index)
+        self.made[index] = operation = self.operation(index)
+        return operation
 
     def cut(self, place: int) -> list[tuple[int, int, Operation]]:
         found = super().cut(place)
@@ -461,8 +462,9 @@ class Tail:
 
     __slots__ = ("_run", "first", "made")
 
-    def __init__(self, run: Run, compared: bool = True) -> None:
-        self.first = max(0, len(run) - RECENT)
+    def __init__(self, run: Run, compared: bool = True, first: int | None = None) -> None:
+        """``first``: the first of these rows, where they are not the ``RECENT`` last."""
+        self.first = max(0, len(run) - RECENT) if first is None else first
         self.made = run.made
         held = compared and isinstance(run, TransferRun)
         self._run: Run | weakref.ref[Run] = run if held else weakref.ref(run)
@@ -564,27 +566,26 @@ class RecentOperations:
         self._parts = ()
 
     def with_fresh(self, delivered: Delivered, runs: Sequence[Run]) -> RecentTable:
-        """Those of which anything is left, with those of a batch that is not over, which came after them."""
-        newest = RecentOperations()
-        newest.add(delivered, runs)
+        """Those of which anything is left, with all those of a batch that is not over, which came after them."""
+        fresh: list[Held] = [*map(itemgetter(1), delivered), *[Tail(run, first=0) for run in runs]]
         holders: list[Operation | Tail] = []
-        return RecentTable(holders, np.concatenate([one._columns(holders) for one in (self, newest)], axis=1))
+        parts = [held for held, *_ in self._parts]
+        earlier = np.concatenate([np.empty((3, 0), np.int64), *[_columns(held, holders) for held in parts]], axis=1)
+        return RecentTable(holders, np.concatenate((earlier[:, -RECENT:], _columns(fresh, holders)), axis=1))
 
-    def _columns(self, holders: list[Operation | Tail]) -> Int64s:
-        """Of the last their places in ``holders``, where they are put, rows and PSNs: (3, n)."""
-        found = [np.empty((3, 0), np.int64)]
-        for held, *_ in self._parts:
-            single, parts = list[tuple[int, ...]](), list[Int64s]()
-            for one in held:
-                if isinstance(one, Tail):
-                    parts.append(one.columns(len(holders)))
-                    holders.append(one)
-                elif (operation := one() if isinstance(one, weakref.ref) else one) is not None:
-                    single.append((operation.last_frame, len(holders), 0, operation.psn))
-                    holders.append(operation)
-            table = np.concatenate([np.array(single, np.int64).reshape(-1, 4).T, *parts], axis=1)
-            found.append(table[1:, table[0].argsort(kind="stable")])
-        return np.concatenate(found, axis=1)[:, -RECENT:]
+
+def _columns(held: Sequence[Held], holders: list[Operation | Tail]) -> Int64s:
+    """Their places in ``holders``, where they are put, rows and PSNs: (3, n)."""
+    single, parts = list[tuple[int, ...]](), list[Int64s]()
+    for one in held:
+        if isinstance(one, Tail):
+            parts.append(one.columns(len(holders)))
+            holders.append(one)
+        elif (operation := one() if isinstance(one, weakref.ref) else one) is not None:
+            single.append((operation.last_frame, len(holders), 0, operation.psn))
+            holders.append(operation)
+    table = np.concatenate([np.array(single, np.int64).reshape(-1, 4).T, *parts], axis=1)
+    return table[1:, table[0].argsort(kind="stable")]
 
 
 class RecentTable:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from ...layers import opcodes
 from ...serial import PSN
 from ..connection import Connection, raised
 from ..operations import Delivered, Kind, Operation, Payload
-from ..runs import EXTRA, IMMEDIATE, INVALIDATE, TRANSFER, RecentOperations, Run, SendRun, TransferRun
+from ..runs import EXTRA, IMMEDIATE, INVALIDATE, RECENT, TRANSFER, RecentOperations, Run, SendRun, TransferRun
 from .reads import DEFAULT_MTU, FULL, READ_REQUEST, RcReads, contradictions
 
 _STARTS = opcodes.IS_FIRST | opcodes.IS_ONLY
@@ -32,10 +33,21 @@ SEND_ONLY = (_KIND == _SEND) & opcodes.IS_ONLY & ~opcodes.HAS_RETH
 NOTHING: Mapping[int, int] = MappingProxyType({})
 
 
+class _Again(NamedTuple):
+    """Requests that were retransmitted, in ascending order of PSNs."""
+
+    data: Bytes
+    rows: Rows
+    psns: Int64s
+    before: int | None
+    """The PSN behind what had been delivered; None where all of that was divided."""
+
+
 class RequestAssembly:
     """Messages of one send queue.  What becomes complete is appended to ``out``."""
 
     __slots__ = (
+        "_again",
         "_out",
         "_runs",
         "_taken",
@@ -46,6 +58,7 @@ class RequestAssembly:
         "partial",
         "partial_contradictions",
         "partial_repeats",
+        "partial_sent",
         "reads",
         "recent",
         "reused",
@@ -58,7 +71,8 @@ class RequestAssembly:
         self.reads = reads
         self.partial: Sequence[tuple[int, Bytes, Rows]] = ()
         """Packets of the message that is not yet complete: PSN of the first row, rows."""
-        self.partial_repeats = 0
+        self.partial_repeats = self.partial_sent = 0
+        """Packets of it that were retransmitted, and when the last of these was (ns)."""
         self.partial_contradictions: Mapping[int, int] = NOTHING
         self.recent = RecentOperations()
         """What was delivered last, in PSN order: repetitions are charged to it."""
@@ -70,6 +84,8 @@ class RequestAssembly:
         """Sends of one packet in these bytes, and plain RDMA Reads and Writes, go to ``runs``, not to ``out``."""
         self._waiting: Sequence[tuple[Bytes, Rows, Int64s, int]] = ()
         """What was delivered and not divided, with the ``order`` before it."""
+        self._again: Sequence[_Again] = ()
+        """What was retransmitted and not charged."""
         self._runs: list[Run] | None = None
         self._taken = False
 
@@ -87,7 +103,7 @@ class RequestAssembly:
     @property
     def idle(self) -> bool:
         """No message is open, and none waits to be taken."""
-        open_messages = self._waiting or self.partial or self.partial_repeats
+        open_messages = self._waiting or self._again or self.partial or self.partial_repeats
         return not (open_messages or self.reused or self._out or self._runs)
 
     def resume(self, order: int, delivered: bool) -> None:
@@ -153,15 +169,17 @@ class RequestAssembly:
         self._waiting.append((data, rows, psns, self.order))
 
     def flush(self) -> None:
-        """Divide what was delivered into messages."""
+        """Divide what was delivered into messages, and charge to these what was retransmitted."""
         waiting, self._waiting = self._waiting, ()
-        if not waiting:
-            return
-        order = self.order
-        datas, rows, psns, orders = zip(*waiting, strict=True)
-        self.order = orders[0]
-        self._divide(datas[0], joined(rows), np.concatenate(psns), np.repeat(orders, [*map(len, rows)]))
-        self.order = max(self.order, order)
+        if waiting:
+            order = self.order
+            datas, rows, psns, orders = zip(*waiting, strict=True)
+            self.order = orders[0]
+            self._divide(datas[0], joined(rows), np.concatenate(psns), np.repeat(orders, [*map(len, rows)]))
+            self.order = max(self.order, order)
+        again, self._again = self._again, ()
+        if again:
+            self._charge(again)
 
     def _divide(self, data: Bytes, rows: Rows, psns: Int64s, orders: Int64s) -> None:
         """``orders``: of each row the place behind which it stands."""
@@ -448,40 +466,49 @@ class RequestAssembly:
         elif opcodes.HAS_IMMDT[last_opcode]:
             operation.immediate = int(last["immediate"][-1])
         self._contradict(operation, self.partial_contradictions)
-        self.partial_repeats, self.partial_contradictions = 0, NOTHING
+        operation.last_sent = self.partial_sent
+        self.partial_repeats = self.partial_sent = 0
+        self.partial_contradictions = NOTHING
         self.order = max(self.order, operation.last_frame)
         self.out.append((self.order, operation))
 
     def repeated(self, data: Bytes, rows: Rows, psns: Int64s) -> None:
-        """Charge retransmitted packets, in ascending order of PSNs, to the Operations they belong to."""
-        if not len(rows):
-            return
-        self.flush()
-        behind = int(psns.searchsorted(self.partial[0][0])) if self.partial else len(rows)
-        if len(of_partial := rows[behind:]):
-            self.partial_repeats += len(of_partial)
-            found = contradictions(self.partial, data, of_partial)
-            self.partial_contradictions = {**self.partial_contradictions, **found}
-            rows, psns = rows[:behind], psns[:behind]
-        if not len(rows):
-            return
-        reference = int(psns[0])
+        """Charge retransmitted packets, in ascending order of PSNs, to the Operations they belong to.
+
+        ``flush`` does so: to find these costs more than a packet, and dividing what waits into messages even more.
+        """
+        if len(rows):
+            before = int(self._waiting[-1][2][-1]) + 1 if self._waiting else None
+            self._again = (*self._again, _Again(data, rows, psns, before))
+            if before is None:
+                self.flush()
+
+    def _charge(self, again: Sequence[_Again]) -> None:
         recent = self.recent.with_fresh(self._out or [], self._runs or [])
-        starts = PSN.unwrap_near(reference, recent.psns)
+        starts = PSN.unwrap_near(int(again[0].psns[0]), recent.psns)
         order = starts.argsort(kind="stable")
         starts = starts[order]
-        owners = starts.searchsorted(psns, side="right") - 1
         mtu = self.connection.path_mtu or DEFAULT_MTU
-        for owner in unique(owners[owners >= 0]).tolist():
-            one = recent[int(order[owner])]
-            mine = places((owners == owner) & (psns < starts[owner] + one.span(mtu)))
-            if not len(mine):
-                continue
-            operation = one.charged()
-            operation.retransmissions += len(mine)
-            operation.last_sent = max(operation.last_sent, int(rows["time"][mine].max()))
-            if operation.kind in (Kind.SEND, Kind.WRITE):
-                self._contradict(operation, contradictions(operation.payload.runs, data, take(rows, mine)))
+        for data, rows, psns, before in again:
+            behind = int(psns.searchsorted(self.partial[0][0])) if self.partial else len(rows)
+            if len(of_partial := rows[behind:]):
+                self.partial_repeats += len(of_partial)
+                self.partial_sent = max(self.partial_sent, int(of_partial["time"].max()))
+                found = contradictions(self.partial, data, of_partial)
+                self.partial_contradictions = {**self.partial_contradictions, **found}
+                rows, psns = rows[:behind], psns[:behind]
+            owners = starts.searchsorted(psns, side="right") - 1
+            known = len(starts) if before is None else int(starts.searchsorted(before))
+            for owner in unique(owners[(owners >= max(0, known - RECENT)) & (owners < known)]).tolist():
+                one = recent[int(order[owner])]
+                mine = places((owners == owner) & (psns < starts[owner] + one.span(mtu)))
+                if not len(mine):
+                    continue
+                operation = one.charged()
+                operation.retransmissions += len(mine)
+                operation.last_sent = max(operation.last_sent, int(rows["time"][mine].max()))
+                if operation.kind in (Kind.SEND, Kind.WRITE):
+                    self._contradict(operation, contradictions(operation.payload.runs, data, take(rows, mine)))
 
     def _contradict(self, operation: Operation, found: Mapping[int, int]) -> None:
         operation.contradict(found)

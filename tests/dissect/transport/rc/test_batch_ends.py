@@ -16,6 +16,7 @@ from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.transport.rc.send_queue import HeldRun, held_already
+from rdmascope.dissect.transport.runs import RECENT
 
 
 def analysed(capture: Capture, cuts: Sequence[int]) -> tuple[Analyzer, list[Rpc]]:
@@ -41,6 +42,32 @@ def test_a_read_request_that_resumes_is_a_retransmission_of_its_read() -> None:
     for cuts in ends(capture):
         _, (rpc,) = analysed(capture, cuts)
         assert rpc.retransmissions == 1 + len(again), cuts
+
+
+def test_a_send_that_the_wire_carries_twice_is_noted_however_many_the_batch_has_behind_it() -> None:
+    wire = Wire(mtu=1024)
+    connection = wire.connect()
+    for _ in range(RECENT + 44):
+        reply(call(connection, nfs3.getattr_()), nfs3.getattr_reply())
+    first = faults.where(wire.packets, kind="send", sender=0)[3]
+    capture = Capture(wire, faults.ghost(wire.packets, first, 2))
+    for cuts in (range(0), range(1, len(capture.frames))):
+        _, rpcs = analysed(capture, cuts)
+        assert [rpc.retransmissions for rpc in rpcs] == [0, 0, 0, 1, *[0] * (RECENT + 40)], cuts
+
+
+@pytest.mark.parametrize("lost", [3, 5])
+def test_the_front_of_a_message_that_is_retransmitted_before_its_end_is_noted_once(lost: int) -> None:
+    wire = Wire(mtu=1024)
+    read(wire.connect(), DATA[:8000])
+    writes = [at for at in faults.where(wire.packets, sender=1) if wire.packets[at].kind.startswith("write")]
+    packets = faults.ghost(wire.packets, writes[1], 1)
+    capture = Capture(wire, faults.ghost(packets, writes[lost] + 1, 1))
+    for cuts in ends(capture):
+        _, (rpc,) = analysed(capture, cuts)
+        (operation,) = rpc.chunks[0].segments[0].operations
+        again = [packet.time for packet in capture.packets if packet.copy]
+        assert (operation.retransmissions, operation.last_sent) == (2, again[-1]), cuts
 
 
 @pytest.mark.parametrize("mtu", [256, 1024])
