@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -35,14 +34,10 @@ class Files(SimpleHTTPRequestHandler):
         pass
 
 
-LATENCY = 0.02
-"""Seconds that a store of the field takes to answer."""
-
-
 @contextmanager
-def s3_bucket(folder: Path, latency: float = 0) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+def s3_bucket(folder: Path) -> Iterator[tuple[str, list[tuple[str, str]]]]:
     """The URL of a bucket of moto's server with the files of a folder, in an environment that leads there, and what the
-    server is asked for.  ``latency``: seconds behind which it answers."""
+    server is asked for."""
     moto = pytest.importorskip("moto.moto_server.werkzeug_app", reason="moto's server is not installed")
     serving = pytest.importorskip("werkzeug.serving")
     application = moto.DomainDispatcherApplication(moto.create_backend_app)
@@ -51,7 +46,6 @@ def s3_bucket(folder: Path, latency: float = 0) -> Iterator[tuple[str, list[tupl
 
     def answer(environ: dict[str, Any], start: Any) -> Any:
         requests.append((environ["REQUEST_METHOD"], environ["PATH_INFO"]))
-        time.sleep(latency)
         if "secret" in environ["PATH_INFO"] and environ["REQUEST_METHOD"] != "PUT":
             start("403 Forbidden", [])
             return []

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import time
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +34,27 @@ def sample(name: str) -> Path:
     return Path(SAMPLES, MANIFEST[name]["file"])
 
 
-@pytest.fixture
-def fleet(tmp_path: Path) -> Path:
+def copied(folder: Path) -> Path:
     """Captures of three hosts."""
     for host, name in HOSTS.items():
-        (tmp_path / "fleet" / host).mkdir(parents=True)
-        shutil.copy(sample(name), tmp_path / "fleet" / host)
-    return tmp_path / "fleet"
+        (folder / "fleet" / host).mkdir(parents=True)
+        shutil.copy(sample(name), folder / "fleet" / host)
+    return folder / "fleet"
+
+
+@pytest.fixture
+def fleet(tmp_path: Path) -> Path:
+    """That may change."""
+    return copied(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def data_set(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of captures that stay, beside it."""
+    folder = tmp_path_factory.mktemp("analysed")
+    first = analysed(copied(folder), folder / "set", "-j", "2")
+    assert (first["captures"], first["known"], first["unread"], first["status"]) == (3, 0, 0, 0)
+    return folder / "set"
 
 
 def counted(data_set: Path) -> dict[str, int]:
@@ -50,6 +65,7 @@ def counted(data_set: Path) -> dict[str, int]:
     return {row["host"]: row["calls"] for row in rows}
 
 
+@cache
 def alone() -> dict[str, int]:
     return {host: len(objects("rpcs", str(sample(name)))) for host, name in HOSTS.items()}
 
@@ -70,30 +86,28 @@ def analysed(fleet: Path, data_set: Path, *options: str) -> dict[str, Any]:
     return {**last, "status": result.exit_code, "errors": result.stderr}
 
 
-def test_the_tables_are_those_of_each_capture(fleet: Path, tmp_path: Path) -> None:
-    data_set = tmp_path / "set"
-    first = analysed(fleet, data_set, "-j", "2")
-    assert (first["captures"], first["known"], first["unread"], first["status"]) == (3, 0, 0, 0)
+def test_the_tables_are_those_of_each_capture(data_set: Path) -> None:
     assert counted(data_set) == alone()
-    for host, name in HOSTS.items():
+    order = ";".join(
+        f"SELECT {columns} FROM {table} {{where}} ORDER BY ALL"
         for table, columns in {
             "rpcs": "xid, procedure, status, latency_ns, path",
             "packets": "time_ns, info",
             "findings": "rule, time_ns",
             "operations": "operation, name",
-        }.items():
-            order = f"SELECT {columns} FROM {table} {{}} ORDER BY ALL"
-            wanted = objects("sql", str(sample(name)), order.format(""))
-            assert objects("sql", str(data_set), order.format(f"WHERE host = '{host}'")) == wanted
+        }.items()
+    )
+    for host, name in HOSTS.items():
+        wanted = objects("sql", str(sample(name)), order.format(where=""))
+        assert {*wanted[-1]} == {"operation", "name"}
+        assert objects("sql", str(data_set), order.format(where=f"WHERE host = '{host}'")) == wanted
     joined = "SELECT count(*) AS n FROM operations JOIN rpcs ON rpc = number AND operations.host = rpcs.host"
     assert objects("sql", str(data_set), joined) == objects(
         "sql", str(data_set), "SELECT count(*) AS n FROM operations"
     )
 
 
-def test_commands_read_it_as_one_capture(fleet: Path, tmp_path: Path) -> None:
-    data_set = tmp_path / "set"
-    analysed(fleet, data_set)
+def test_commands_read_it_as_one_capture(data_set: Path) -> None:
     together = next(one for one in objects("report", str(data_set)) if one["type"] == "capture")
     reports = [objects("report", str(sample(name))) for name in HOSTS.values()]
     each = [next(one for one in report if one["type"] == "capture") for report in reports]
@@ -109,7 +123,7 @@ def test_commands_read_it_as_one_capture(fleet: Path, tmp_path: Path) -> None:
     assert owners(sessions) == owners(apart_too) != []
     listed = objects("rpcs", str(data_set))
     assert {one["call_place"]["file"] for one in listed} == {
-        str(fleet / host / MANIFEST[name]["file"]) for host, name in HOSTS.items()
+        str(data_set.parent / "fleet" / host / MANIFEST[name]["file"]) for host, name in HOSTS.items()
     }
 
 
@@ -220,7 +234,7 @@ def test_an_error_of_the_program_costs_its_capture_only(
     )
 
 
-def test_a_place_that_is_something_else_is_refused(fleet: Path, tmp_path: Path) -> None:
+def test_a_place_that_is_something_else_is_refused(fleet: Path) -> None:
     result = run("batch", str(fleet), "-o", str(fleet))
     assert result.exit_code == 2 and "is no data set" in result.stderr
 

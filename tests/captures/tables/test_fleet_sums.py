@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -204,12 +205,15 @@ def test_two_spans_are_compared_as_their_captures_are(fleet: Fleet, monkeypatch:
     assert refused.exit_code == 2 and "another --span" in refused.stderr
 
 
+@cache
+def calls_of(data_set: str) -> int:
+    return len(objects("rpcs", data_set))
+
+
 @pytest.mark.parametrize(
     "filters",
     [
-        ("--where", "failed"),
         ("--connection", "5"),
-        ("--procedure", "READ"),
         ("--procedure", "READ", "--procedure", "WRITE"),
         ("--since", "2026-11-21T12:00Z"),
         ("--since", "2s", "--slower-than", "1ms"),
@@ -226,6 +230,6 @@ def test_only_rpcs_that_pass_are_read(filters: tuple[str, ...], fleet: Fleet, mo
         assert objects("rpcs", fleet.data_set, *filters) == some != []
         assert run("rpcs", fleet.data_set, *filters).stdout.split() == printed
         assert run("packets", fleet.data_set, *filters, "--json").stdout == chosen != ""
-    assert len(some) < len(objects("rpcs", fleet.data_set))
+    assert len(some) < calls_of(fleet.data_set)
     monkeypatch.setattr(DataSetSession, "_rpcs", None)
     assert objects("rpcs", fleet.data_set, *filters) == some
