@@ -66,7 +66,7 @@ def words_of(error: BaseException) -> str | None:
     if isinstance(error, MemoryError):
         return "out of memory"
     if isinstance(error, OSError):
-        words = error.strerror or str(error)
+        words = error.strerror or " ".join(str(error).split("\n\n")[0].split())
         return f"{os.fsdecode(error.filename)}: {words}" if isinstance(error.filename, str | bytes) else words
     duckdb = sys.modules.get("duckdb")  # It is loaded for those only who ask it.
     if duckdb is None or not isinstance(error, duckdb.OperationalError | duckdb.FatalException):

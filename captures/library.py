@@ -393,7 +393,8 @@ class Capture(Closing):
         should be written, or could be read.
         """
         from .tables.database import Database
-        from .tables.saved_tables import check_target, save
+        from .tables.saved_tables import check_target
+        from .write.table_export import save
 
         paths = self.paths if self.saved is not None else self._captures()
         given = (paths,) if isinstance(paths, str | os.PathLike) else paths

@@ -68,7 +68,7 @@ def test_what_an_extra_brings_is_asked_for_in_one_line(extra: str, words: list[s
 
 
 @pytest.mark.parametrize(
-    "words", ["batch {} --out set", "export {} --to parquet -o set", "export {} --to arrow -o set"]
+    "words", ["batch {} --out set", "export {} --to parquet -o set", "export {} --to arrow -o set", "sql {} --save set"]
 )
 def test_with_sql_alone_parquet_and_arrow_are_asked_for(
     words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -1,21 +1,14 @@
-"""Parquet and Arrow files of tables, which say what their columns mean: of rows as they come, or of a query.
-
-All Parquet files are written here, but for results of queries, of which the types are whatever DuckDB has.
-"""
+"""Parquet and Arrow files, which say what their columns mean."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
 from numpy.ma import getmaskarray
 
 from rdmascope.dissect.records.rpc_columns import Columns, TableColumn, make_encodable
-from rdmascope.dissect.records.tables import TABLES
-
-from ..errors import need
-from .database import ROW_GROUP, duckdb
 
 if TYPE_CHECKING:
     import pyarrow
@@ -69,8 +62,6 @@ class ArrowFile:
     """The rows of a Parquet or Arrow file.  A context manager."""
 
     def __init__(self, file: BinaryIO, format: str, schema: pyarrow.Schema) -> None:
-        """Raises CaptureError where pyarrow is not installed."""
-        need("pyarrow")
         import pyarrow.parquet
 
         self.schema = schema
@@ -80,8 +71,8 @@ class ArrowFile:
         self._file = file
         if format == "parquet":
             about = {field.name: field.metadata[b"description"] for field in schema if field.metadata}
-            with_meanings = schema.with_metadata(about)
-            self._writer = pyarrow.parquet.ParquetWriter(file, with_meanings, compression="zstd", **_encodings(schema))
+            plain = pyarrow.schema([field.remove_metadata() for field in schema], about)  # Each meaning once.
+            self._writer = pyarrow.parquet.ParquetWriter(file, plain, compression="zstd", **_encodings(schema))
         else:
             self._writer = pyarrow.ipc.new_file(file, schema)
 
@@ -109,36 +100,3 @@ def _encodings(schema: pyarrow.Schema) -> dict[str, Any]:
     texts += [f"{field.name}.list.element" for field in schema if types.is_list(field.type)]
     numbers = [field.name for field in schema if types.is_integer(field.type) or types.is_timestamp(field.type)]
     return {"use_dictionary": texts, "column_encoding": dict.fromkeys(numbers, "DELTA_BINARY_PACKED")}
-
-
-def write_query(
-    connection: duckdb.DuckDBPyConnection,
-    query: str,
-    file: BinaryIO,
-    format: str,
-    name: str = "",
-    group: int = ROW_GROUP,
-) -> int:
-    """Write what a query gives, ``group`` rows at a time; gives their number.
-
-    ``name``: of the table that they are rows of.  Raises CaptureError where pyarrow is not installed.
-    """
-    need("pyarrow")
-    import pyarrow
-
-    reader = connection.sql(query).to_arrow_reader(group)
-    meanings = _meanings(name)
-    schema = pyarrow.schema(
-        [
-            field.with_metadata({"description": meanings[field.name]}) if field.name in meanings else field
-            for field in reader.schema
-        ]
-    )
-    with ArrowFile(file, format, schema) as made:
-        for batch in reader:
-            made.add(pyarrow.RecordBatch.from_arrays(batch.columns, schema=schema))
-    return made.rows
-
-
-def _meanings(name: str) -> Mapping[str, str]:
-    return {column.name: column.meaning for column in TABLES[name].columns} if name in TABLES else {}

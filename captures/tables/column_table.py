@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from html import escape
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.ma import MaskedArray, getmaskarray
 
-from rdmascope.dissect.records.rpc_columns import Columns, TableColumn, make_encodable
 from rdmascope.dissect.units import count, plural
 
 from ..errors import need
@@ -131,47 +130,3 @@ def _series(pandas: Any, values: MaskedArray) -> Any:
 def masked_as(values: MaskedArray, dtype: Any) -> MaskedArray:
     """The same values as another type."""
     return np.ma.MaskedArray(values.data.astype(dtype), mask=getmaskarray(values))
-
-
-ARROW_TYPES = {
-    "int": "int64",
-    "uint": "uint64",
-    "float": "float64",
-    "bool": "bool_",
-    "time": "timestamp",
-    "text": "string",
-    "texts": "list_",
-}
-"""Type of a column -> the function of pyarrow that makes its type."""
-
-
-def arrow_schema(columns: Sequence[TableColumn]) -> pyarrow.Schema:
-    """The Arrow schema of a table; its fields say what the columns mean."""
-    import pyarrow
-
-    arguments: dict[str, tuple[object, ...]] = {"time": ("ns",), "texts": (pyarrow.string(),)}
-    return pyarrow.schema(
-        [
-            pyarrow.field(
-                column.name,
-                getattr(pyarrow, ARROW_TYPES[column.type])(*arguments.get(column.type, ())),
-                metadata={"description": column.meaning},
-            )
-            for column in columns
-        ]
-    )
-
-
-def arrow_batch(schema: pyarrow.Schema, columns: Sequence[TableColumn], rows: Columns) -> pyarrow.RecordBatch:
-    """Rows of a table."""
-    import pyarrow
-
-    arrays = []
-    for column, type in zip(columns, schema.types, strict=True):
-        values = rows[column.name]
-        try:
-            arrays.append(pyarrow.array(values.data, type, getmaskarray(values)))
-        except UnicodeEncodeError:  # Bytes that are no UTF-8; only few captures have any.
-            make_encodable(values.data)
-            arrays.append(pyarrow.array(values.data, type, getmaskarray(values)))
-    return pyarrow.RecordBatch.from_arrays(arrays, schema=schema)

@@ -9,7 +9,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
@@ -33,6 +33,7 @@ from rdmascope.dissect.records.tables import TABLES
 from ..errors import CaptureError, Closing, need, words_of
 from ..read.merge import processors
 from ..write.stale_tempdirs import FolderOfProcess
+from .arrow_file import ArrowFile
 from .typed_sql import typed
 
 try:
@@ -218,7 +219,7 @@ class Database(Closing):
                 self.connection.execute("SET enable_external_access = false")
         except duckdb.Error as error:
             self._owned.remove()
-            raise CaptureError(("" if saved is None else f"{saved}: ") + _first_line(error)) from None
+            raise CaptureError(("" if saved is None else f"{saved}: ") + first_line(error)) from None
         except BaseException:
             self._owned.remove()
             raise
@@ -362,7 +363,7 @@ class Database(Closing):
         self.connection.abort()
         listed = "COLUMNS(*)" if format in ("csv", "json") else self._listed("DECIMAL(38, 0)")
         if format == "arrow":
-            write_arrow(self.connection, f"SELECT {listed} FROM temp.result_of_query", file)
+            write_query(self.connection, f"SELECT {listed} FROM temp.result_of_query", file, format)
             return
         self.copy(f"(SELECT {listed} FROM temp.result_of_query)", file, f"FORMAT {format}")
 
@@ -384,13 +385,9 @@ class Database(Closing):
         path = self.folder / COPIED
         statement = f"COPY {what} TO {quoted(str(path))} ({options})"
         try:
-            try:
-                ((rows,),) = self.connection.execute(statement).fetchall()
-            except duckdb.OutOfMemoryException:  # Rows with very long texts, which are written together.
-                self.connection.execute(f"SET memory_limit = '{MEMORY >> 20}MiB'")
-                ((rows,),) = self.connection.execute(statement).fetchall()
+            ((rows,),) = self.connection.execute(statement).fetchall()
         except duckdb.Error as error:
-            raise QueryError(_first_line(error)) from None
+            raise QueryError(first_line(error)) from None
         with path.open("rb") as copied:
             shutil.copyfileobj(copied, file)
         path.unlink()
@@ -507,28 +504,52 @@ def insert_rows(connection: duckdb.DuckDBPyConnection, target: str, table: str, 
         connection.execute(f"INSERT INTO {target} ({listed}) SELECT {listed} FROM {batch}")
 
 
-def write_arrow(
-    connection: duckdb.DuckDBPyConnection, query: str, file: BinaryIO, meanings: Mapping[str, str] | None = None
+def write_query(
+    connection: duckdb.DuckDBPyConnection,
+    query: str,
+    file: BinaryIO,
+    format: str,
+    name: str = "",
+    group: int = ROW_GROUP,
 ) -> int:
-    """Write what a query gives as an Arrow file, batch by batch, with what its columns mean; gives its rows.
+    """Write what a query gives, ``group`` rows at a time; gives their number.
 
-    Raises CaptureError where pyarrow is not installed.
+    ``name``: of the table that they are rows of.  Raises CaptureError, also where pyarrow is not installed.
     """
     need("pyarrow")
+    try:
+        return _write_query(connection, query, file, format, name, group)
+    except (duckdb.Error, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        words = first_line(error)  # Behind the first rows pyarrow gives DuckDB's errors as its own.
+        if "Out of Memory" not in words:
+            raise QueryError(words) from None
+    file.seek(0)  # Rows with very long texts, which are read together.
+    file.truncate()
+    connection.abort()
+    connection.execute(f"SET memory_limit = '{MEMORY >> 20}MiB'")
+    return _write_query(connection, query, file, format, name, group)
+
+
+def _write_query(
+    connection: duckdb.DuckDBPyConnection, query: str, file: BinaryIO, format: str, name: str, group: int
+) -> int:
     import pyarrow
 
-    reader = connection.sql(query).to_arrow_reader(ROW_GROUP)
+    connection.abort()
+    reader = connection.sql(query).to_arrow_reader(group)
+    meanings = {column.name: column.meaning for column in TABLES[name].columns} if name in TABLES else {}
     schema = pyarrow.schema(
-        [field.with_metadata({"description": meanings[field.name]}) for field in reader.schema]
-        if meanings
-        else reader.schema
+        [
+            field.with_metadata({"description": meanings[field.name]}) if field.name in meanings else field
+            for field in reader.schema
+        ]
     )
-    rows = 0
-    with pyarrow.ipc.new_file(file, schema) as writer:
+    with ArrowFile(file, format, schema) as made:
         for batch in reader:
-            rows += batch.num_rows
-            writer.write_batch(pyarrow.RecordBatch.from_arrays(batch.columns, schema=schema))
-    return rows
+            made.add(pyarrow.RecordBatch.from_arrays(batch.columns, schema=schema))
+    return made.rows
 
 
 def _make_views(connection: duckdb.DuckDBPyConnection, folder: str) -> list[str]:
@@ -539,7 +560,7 @@ def _make_views(connection: duckdb.DuckDBPyConnection, folder: str) -> list[str]
     return paths
 
 
-def _first_line(error: duckdb.Error) -> str:
+def first_line(error: Exception) -> str:
     return words_of(error) or " ".join(str(error).split("\n\n")[0].split())
 
 

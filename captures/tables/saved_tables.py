@@ -10,7 +10,6 @@ With the tables of a capture a data set keeps sums of its RPCs, in SQL that can 
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 import random
@@ -23,7 +22,7 @@ from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from secrets import token_hex
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 from rdmascope.dissect.measure.filters import CaptureExtent
 from rdmascope.dissect.measure.statistics import PARTS
@@ -31,12 +30,12 @@ from rdmascope.dissect.measure.time_options import Moment
 from rdmascope.dissect.records.rpc_columns import SQL_TYPES, named, quoted
 from rdmascope.dissect.records.tables import FILTER, RECOGNITION, TABLES, VERSION
 
-from ..errors import CaptureError
+from ..errors import CaptureError, need
 from ..read.merge import processors
 from ..read.remote import Folder, LocalFolder, folder_at, is_url, refuse_url, size_of, stamp
-from ..write.output import OutputFolder, input_files, open_output, refuse_inputs
+from ..write.output import input_files, refuse_inputs
 from ..write.stale_tempdirs import FolderOfProcess
-from .database import MEMORY, ROW_GROUP, Database, duckdb
+from .database import MEMORY, Database, duckdb, write_query
 from .saved import SNAPSHOTS, is_data_set
 
 CALLS, TRANSFERS = "calls", "transfers"
@@ -527,11 +526,11 @@ class _Writer:
     ) -> DataFile | None:
         """Write rows of a table, which has ``columns``, by default those of this version; None where there are none."""
         group = OF_DETAILS if name == "details" else GROUP
-        options = f"FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {group}, KV_METADATA {{{_meanings(name)}}}"
         file = f"{name}/day={day}/{int(time.time()):x}-{token_hex(6)}.parquet"
         path = Path(self.folder, file)
         path.parent.mkdir(parents=True, exist_ok=True)
-        ((rows,),) = self.connection.execute(f"COPY ({query}) TO {quoted(str(path))} ({options})").fetchall()
+        with path.open("wb") as made:
+            rows = write_query(self.connection, query, made, "parquet", name, group)
         if not rows:
             return None
         self._waiting.append(file)
@@ -867,21 +866,6 @@ def captures_behind(path: str, what: str) -> tuple[str, ...]:
     return tuple(captures)
 
 
-def save(database: Database, path: str, captures: Sequence[str], extent: CaptureExtent, damage: str) -> None:
-    """Keep all tables of ``captures`` in ``path``: in a database, or in a folder of Parquet files."""
-    check_target(path, captures)
-    database.fill(dict.fromkeys(TABLES))
-    note_origin(database, captures, extent, damage)
-    if path.endswith(DATABASE):
-        with open_output(path, captures) as file:
-            database.copy_all(file)
-        return
-    with OutputFolder(Path(path)) as folder:
-        for name in (*TABLES, "sources", "metadata"):
-            with io.BufferedWriter(folder.create(f"{name}.parquet")) as file:
-                write_parquet(database, name, name, file)
-
-
 def check_target(path: str, captures: Sequence[str]) -> None:
     """Raise CaptureError where nothing should be saved: before a capture is read."""
     if path.endswith(DATABASE):
@@ -889,6 +873,7 @@ def check_target(path: str, captures: Sequence[str]) -> None:
         refuse_inputs(path, captures)
         return
     check_folder(path, captures, f"; a database ends in {DATABASE[0]}")
+    need("pyarrow")
 
 
 def check_folder(path: str, captures: Sequence[str], hint: str = "") -> None:
@@ -899,18 +884,6 @@ def check_folder(path: str, captures: Sequence[str], hint: str = "") -> None:
         raise CaptureError(f"{path}: is there, and is no empty folder{hint}")
     if not Path(path).absolute().parent.is_dir():
         raise CaptureError(f"{Path(path).parent}: no such directory")
-
-
-def write_parquet(database: Database, name: str, rows: str, file: BinaryIO) -> int:
-    """Write rows of a table, itself or a query in brackets, with what its columns mean; gives their number."""
-    options = f"FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {ROW_GROUP}, KV_METADATA {{{_meanings(name)}}}"
-    return database.copy(rows, file, options)
-
-
-def _meanings(name: str) -> str:
-    """What the columns mean, for the Parquet file's own metadata."""
-    columns = TABLES[name].columns if name in TABLES else ()
-    return ", ".join(f"{named(column.name)}: {quoted(column.meaning)}" for column in columns) or "tables: 'rdmascope'"
 
 
 def note_origin(database: Database, captures: Sequence[str], extent: CaptureExtent, damage: str) -> None:

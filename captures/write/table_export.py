@@ -7,26 +7,26 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Any, BinaryIO, NamedTuple, Self
+from typing import BinaryIO, NamedTuple
 
-from rdmascope.dissect.records.rpc_columns import Columns, quoted
+from rdmascope.dissect.measure.filters import CaptureExtent
+from rdmascope.dissect.records.rpc_columns import quoted
 from rdmascope.dissect.records.schema import Record, record
 from rdmascope.dissect.records.tables import TABLES
 
 from ..errors import need
 from ..session.session import Session
-from ..tables.column_table import arrow_batch, arrow_schema
+from ..tables.arrow_file import ArrowFile, arrow_batch, arrow_schema
 from ..tables.condition import Condition
-from ..tables.database import FILLING, ROW_GROUP, Database, write_arrow
+from ..tables.database import FILLING, ROW_GROUP, Database, write_query
 from ..tables.filtered_tables import ChosenRows, belonging
 from ..tables.saved import is_data_set
-from ..tables.saved_tables import check_folder, note_origin, open_saved, origin, write_parquet
+from ..tables.saved_tables import DATABASE, check_folder, check_target, note_origin, open_saved, origin
 from ..tables.table_pass import table_batches
-from .output import OutputFolder
+from .output import OutputFolder, open_output
 
 DESCRIPTION = "csv-metadata.json"
 """Beside CSV files, where the columns are explained as "CSV on the Web" has it (W3C, Metadata Vocabulary for Tabular
@@ -47,10 +47,6 @@ DATA_TYPES = {
 """Type of a column -> that of CSV on the Web."""
 SEPARATOR = ";"
 """Between the texts of a list in CSV."""
-
-
-_ENCODED = (("text", ("text",)), ("texts", ("texts",)), ("number", ("int", "uint", "time")))
-"""What columns are encoded alike in Parquet, and their types."""
 
 
 class ExportedTable(NamedTuple):
@@ -75,7 +71,7 @@ def tables_of(
     """
     check_folder(folder, session.paths)
     streams = condition is None and format != "csv"
-    if streams or format == "arrow":
+    if format != "csv":
         need("pyarrow")
     whole = condition is None and format == "parquet"
     with Database(lambda wanted: table_batches(session, wanted), memory=FILLING, parent=within) as database:
@@ -97,58 +93,24 @@ def _stream(
     session: Session, database: Database, format: str, made: OutputFolder, names: Sequence[str]
 ) -> dict[str, ExportedTable]:
     """Write tables as their rows come; those that have an order are in the database then."""
+    files: dict[str, ArrowFile] = {}
     with ExitStack() as stack:
-        files = {name: stack.enter_context(ArrowFile(name, format, made)) for name in names if not TABLES[name].order}
+        for name in names:
+            if not TABLES[name].order:
+                file = stack.enter_context(io.BufferedWriter(made.create(f"{name}.{format}")))
+                files[name] = stack.enter_context(ArrowFile(file, format, arrow_schema(TABLES[name].columns)))
         for name, columns in table_batches(session, dict.fromkeys(names), rows=ROW_GROUP):
             if name in files:
-                files[name].add(columns)
+                files[name].add(arrow_batch(files[name].schema, TABLES[name].columns, columns))
             else:
                 database.insert(name, columns)
     for name in names:
         if name not in files:
             database.sort(name)
-    return {name: file.written for name, file in files.items()}
-
-
-class ArrowFile:
-    """A Parquet or Arrow file of a table, with what its columns mean.  A context manager."""
-
-    def __init__(self, name: str, format: str, made: OutputFolder) -> None:
-        import pyarrow.parquet
-
-        self._columns = TABLES[name].columns
-        self._file = io.BufferedWriter(made.create(f"{name}.{format}"))
-        self.written = ExportedTable(name, str(made.path / f"{name}.{format}"), 0, 0)
-        self._schema = arrow_schema(self._columns)
-        if format == "parquet":
-            schema = self._schema.with_metadata(_meanings(name))
-            self._writer = pyarrow.parquet.ParquetWriter(self._file, schema, compression="zstd", **self._encodings())
-        else:
-            self._writer = pyarrow.ipc.new_file(self._file, self._schema)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        with self._file:
-            if kind is None:
-                self._writer.close()
-                self.written = self.written._replace(bytes=self._file.tell())
-            self._writer.is_open = False  # Where something failed, pyarrow would try again when it is collected.
-
-    def _encodings(self) -> dict[str, Any]:
-        """Texts come again and again; numbers mostly are close to the one before, and hardly ever equal to it."""
-        named = {name: [column.name for column in self._columns if column.type in types] for name, types in _ENCODED}
-        texts = named["text"] + [f"{name}.list.element" for name in named["texts"]]
-        return {"use_dictionary": texts, "column_encoding": dict.fromkeys(named["number"], "DELTA_BINARY_PACKED")}
-
-    def add(self, columns: Columns) -> None:
-        """Rows of the table."""
-        batch = arrow_batch(self._schema, self._columns, columns)
-        self._writer.write_batch(batch)
-        self.written = self.written._replace(rows=self.written.rows + batch.num_rows)
+    return {
+        name: ExportedTable(name, str(made.path / f"{name}.{format}"), file.rows, file.bytes)
+        for name, file in files.items()
+    }
 
 
 def tables_of_saved(path: str, format: str, folder: str, condition: Condition | None = None) -> list[ExportedTable]:
@@ -157,11 +119,23 @@ def tables_of_saved(path: str, format: str, folder: str, condition: Condition | 
     Parquet of a data set does not stand for its captures.
     """
     check_folder(folder, [path])
-    if format == "arrow":
+    if format != "csv":
         need("pyarrow")
     with open_saved(path) as database:
         whole = condition is None and format == "parquet" and not is_data_set(path)
         return _write(database, format, folder, origin(database).first_time, condition, whole)
+
+
+def save(database: Database, path: str, captures: Sequence[str], extent: CaptureExtent, damage: str) -> None:
+    """Keep all tables of ``captures`` in ``path``: in a database, or in a folder of Parquet files."""
+    check_target(path, captures)
+    database.fill(dict.fromkeys(TABLES))
+    note_origin(database, captures, extent, damage)
+    if path.endswith(DATABASE):
+        with open_output(path, captures) as file:
+            database.copy_all(file)
+    else:
+        _write(database, "parquet", path, extent.first_time, None, whole=True)
 
 
 def _write(
@@ -191,23 +165,18 @@ def _write(
 
 def _copy(database: Database, format: str, made: OutputFolder, name: str) -> ExportedTable:
     """Write a table of the database."""
-    writers: dict[str, Callable[[Database, str, str, BinaryIO], int]] = {
-        "parquet": lambda database, name, query, file: write_parquet(database, name, f"({query})", file),
-        "csv": _write_csv,
-        "arrow": lambda database, name, query, file: write_arrow(database.connection, query, file, _meanings(name)),
-    }
+    query = f"FROM {name}"
     with io.BufferedWriter(made.create(f"{name}.{format}")) as file:
-        rows = writers[format](database, name, f"FROM {name}", file)
+        if format == "csv":
+            rows = _write_csv(database, name, query, file)
+        else:
+            rows = write_query(database.connection, query, file, format, name)
         return ExportedTable(name, str(made.path / f"{name}.{format}"), rows, file.tell())
 
 
 def exported_table_record(format: str, table: ExportedTable) -> Record:
     """What was written of a table, as a record."""
     return record("exported_table", format=format, **table._asdict())
-
-
-def _meanings(name: str) -> dict[str, str]:
-    return {column.name: column.meaning for column in TABLES[name].columns}
 
 
 def _write_csv(database: Database, name: str, query: str, file: BinaryIO) -> int:

@@ -21,9 +21,10 @@ from rdmascope.captures.tables.condition import ChosenRpcs, Condition
 from rdmascope.captures.tables.database import FILLING, FORMATS, MEMORY, Database, QueryResult, statements_of
 from rdmascope.captures.tables.filtered_tables import ChosenRows
 from rdmascope.captures.tables.saved import holds_tables
-from rdmascope.captures.tables.saved_tables import check_target, open_saved, origin, save as save_tables
+from rdmascope.captures.tables.saved_tables import check_target, open_saved, origin
 from rdmascope.captures.tables.table_pass import needs_contents, table_batches
 from rdmascope.captures.write.output import open_output, refuse_inputs, seekable
+from rdmascope.captures.write.table_export import save as save_tables
 from rdmascope.dissect.records.rpc_columns import Columns, Wanted
 from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.analyzer import Options

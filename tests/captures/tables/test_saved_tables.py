@@ -19,8 +19,9 @@ from rdmascope.captures.session.session import Session
 from rdmascope.captures.tables.database import Database
 from rdmascope.captures.tables.saved import holds_tables
 from rdmascope.captures.tables.saved_session import SavedSession
-from rdmascope.captures.tables.saved_tables import open_saved, origin, save
+from rdmascope.captures.tables.saved_tables import open_saved, origin
 from rdmascope.captures.tables.table_pass import table_batches
+from rdmascope.captures.write.table_export import save
 from rdmascope.dissect.measure.filters import CaptureExtent
 from rdmascope.dissect.records.rpc_columns import Columns, Wanted
 from rdmascope.dissect.records.tables import TABLES, VERSION

@@ -20,8 +20,8 @@ from playbook.extremes import EXTREMES
 from rdmascope.captures.read.streams import Limits
 from rdmascope.captures.session.session import Session
 from rdmascope.captures.tables import database, table_pass
+from rdmascope.captures.tables.database import write_query
 from rdmascope.captures.tables.saved import holds_tables
-from rdmascope.captures.tables.saved_tables import write_parquet
 from rdmascope.captures.write import table_export
 from rdmascope.dissect.link.numbers import ETHERNET
 from rdmascope.dissect.records.tables import TABLES
@@ -285,14 +285,13 @@ def test_as_many_rows_are_held_of_any_number_of_connections(tmp_path: Path, monk
 
 def test_duckdb_has_a_limit_where_tables_are_filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = []
-    copy = database.Database.copy
 
-    def copy_noted(self: database.Database, *arguments: Any) -> int:
+    def noted(connection: duckdb.DuckDBPyConnection, *arguments: Any) -> int:
         settings = "SELECT current_setting('memory_limit'), current_setting('threads')"
-        found.append(self.connection.execute(settings).fetchone())
-        return copy(self, *arguments)
+        found.extend(connection.execute(settings).fetchall())
+        return write_query(connection, *arguments)
 
-    monkeypatch.setattr(database.Database, "copy", copy_noted)
+    monkeypatch.setattr(table_export, "write_query", noted)
     table_export.tables_of(Session(LOSS), "parquet", str(tmp_path / "tables"))
     assert {*found} == {("128.0 MiB", 1)}
 
@@ -300,4 +299,4 @@ def test_duckdb_has_a_limit_where_tables_are_filled(tmp_path: Path, monkeypatch:
 def test_rows_with_very_long_texts_are_written_all_the_same(tmp_path: Path) -> None:
     with database.Database(memory=32 << 20) as tables, (tmp_path / "long.parquet").open("wb") as file:
         long = "(SELECT repeat('x', 20_000) || number AS path FROM range(4_000) numbers(number))"
-        assert write_parquet(tables, "rpcs", long, file) == 4000
+        assert write_query(tables.connection, long, file, "parquet", "rpcs") == 4000
