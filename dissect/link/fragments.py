@@ -127,8 +127,8 @@ class TcpFragments:
         data, source = batch.data, ref(batch.data)
         times = batch.rows["time"][fragments["row"]].tolist()
         columns = (fragments[name].tolist() for name in ("row", "ip", "version", "at", "ip_end", "link"))
-        for index, (row, ip, version, at, ip_end, place) in enumerate(zip(*columns, strict=True)):
-            start, more = place & PLACE, place & MORE
+        for index, (row, ip, version, at, ip_end, offset) in enumerate(zip(*columns, strict=True)):
+            start, more = offset & PLACE, offset & MORE
             if ip_end <= at or (more and (ip_end - at) % 8):
                 continue
             pieces = ((12, 20), (4, 6)) if version == 4 else ((8, 40), (at - ip - 4, at - ip))
@@ -208,6 +208,6 @@ def _divided(data: Bytes, rows: Rows, joined: Rows) -> tuple[Rows, int]:
     amount[where] = counts * right[firsts]
     replaced = np.zeros(len(rows), np.bool_)
     replaced[where] = True
-    found = take(rows, np.repeat(np.arange(len(rows)), amount))
-    put(found, places(np.repeat(replaced, amount)), take(parts, right))
-    return found, int(np.count_nonzero(right))
+    divided = take(rows, np.repeat(np.arange(len(rows)), amount))
+    put(divided, places(np.repeat(replaced, amount)), take(parts, right))
+    return divided, int(np.count_nonzero(right))

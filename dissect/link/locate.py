@@ -64,31 +64,31 @@ def locate(batch: FrameBatch, addresses: AddressTable) -> Located:
     tcp: list[Rows] = []
     shape = _common_shape(batch)
     if shape is None:
-        found = walk_headers(batch, np.arange(len(batch), dtype=np.int64), addresses, skipped, tcp)
+        located = walk_headers(batch, np.arange(len(batch), dtype=np.int64), addresses, skipped, tcp)
     else:
-        found, segments, rest = _fitting(batch, shape, addresses)
+        located, segments, rest = _fitting(batch, shape, addresses)
         if len(rest):
             walked = walk_headers(batch, rest, addresses, skipped, tcp)
             if len(walked):
-                found = np.concatenate((found, walked))
-                found = take(found, np.argsort(found["row"], kind="stable"))
+                located = np.concatenate((located, walked))
+                located = take(located, np.argsort(located["row"], kind="stable"))
         if len(segments):
             count_carried(skipped, segments)
             tcp.append(segments)
-    return _measured(found, skipped, odd, tcp)
+    return _measured(located, skipped, odd, tcp)
 
 
-def _measured(found: Rows, skipped: Counter[str], odd: Counter[str], tcp: list[Rows]) -> Located:
+def _measured(located: Rows, skipped: Counter[str], odd: Counter[str], tcp: list[Rows]) -> Located:
     """Decides how long each packet is.
 
     The UDP length counts, inside the IP length, inside the frame.  Only where UDP and IP agree is the packet
     allowed to be longer than the frame: then it was truncated before it reached the capture (a sliced mirror, say).
     Without UDP there is one length, and nothing to disagree with.
     """
-    bth = found["bth"]
-    length = found["udp_length"] - 8
-    by_ip = found["ip_end"] - bth
-    by_frame = found["wire_end"] - bth
+    bth = located["bth"]
+    length = located["udp_length"] - 8
+    by_ip = located["ip_end"] - bth
+    by_frame = located["wire_end"] - bth
     sane = np.minimum(length, by_ip) >= SHORTEST
     if (beyond := length > by_ip).any():
         length = np.where(beyond, np.minimum(by_ip, by_frame), length)
@@ -101,21 +101,21 @@ def _measured(found: Rows, skipped: Counter[str], odd: Counter[str], tcp: list[R
         count(odd, "IP packet longer than its frame", int(np.count_nonzero(outside & agreed & sane)))
         count(odd, "UDP length beyond the frame", int(np.count_nonzero(outside & ~agreed & sane)))
     if not sane.all():
-        short = np.bincount(found["transport"][~sane], minlength=len(TRANSPORTS)).tolist()
+        short = np.bincount(located["transport"][~sane], minlength=len(TRANSPORTS)).tolist()
         for number, name in enumerate(TRANSPORTS):
             count(skipped, "UDP port 4791, too short" if number == ROCEV2 else f"{name}, too short", short[number])
-        found, length = take(found, sane), length[sane]
-        bth = found["bth"]
+        located, length = take(located, sane), length[sane]
+        bth = located["bth"]
     return Located(
-        rows=np.ascontiguousarray(found["row"]),
+        rows=np.ascontiguousarray(located["row"]),
         bth=np.ascontiguousarray(bth),
-        available=np.clip(found["end"] - bth, 0, length),
+        available=np.clip(located["end"] - bth, 0, length),
         length=np.ascontiguousarray(length),
-        source=np.ascontiguousarray(found["source"]),
-        destination=np.ascontiguousarray(found["destination"]),
-        source_port=np.ascontiguousarray(found["source_port"]),
-        ecn=np.ascontiguousarray(found["ecn"]),
-        transport=np.ascontiguousarray(found["transport"]),
+        source=np.ascontiguousarray(located["source"]),
+        destination=np.ascontiguousarray(located["destination"]),
+        source_port=np.ascontiguousarray(located["source_port"]),
+        ecn=np.ascontiguousarray(located["ecn"]),
+        transport=np.ascontiguousarray(located["transport"]),
         skipped=dict(skipped),
         odd=dict(odd),
         tcp=tcp,
@@ -253,27 +253,27 @@ def _fitting(batch: FrameBatch, shape: Shape, addresses: AddressTable) -> tuple[
         rows = take(rows, index)
         offset = rows["offset"]
 
-    found = np.empty(len(index), FOUND)
+    located = np.empty(len(index), FOUND)
     ip = offset + shape.ip
-    found["row"] = index
-    found["bth"] = offset + size
-    found["end"] = offset + rows["captured"]
-    found["wire_end"] = offset + np.maximum(rows["original"], rows["captured"])
-    found["udp_length"] = heads["udp_length"]
-    found["source_port"] = heads["source_port"]
-    found["transport"] = ROCEV2
+    located["row"] = index
+    located["bth"] = offset + size
+    located["end"] = offset + rows["captured"]
+    located["wire_end"] = offset + np.maximum(rows["original"], rows["captured"])
+    located["udp_length"] = heads["udp_length"]
+    located["source_port"] = heads["source_port"]
+    located["transport"] = ROCEV2
     if shape.version == 4:
-        found["ip_end"] = ip + heads["total"]
-        found["ecn"] = heads["tos"] & 3
-        found["source"] = addresses.ipv4_ids(heads["source"])
-        found["destination"] = addresses.ipv4_ids(heads["destination"])
+        located["ip_end"] = ip + heads["total"]
+        located["ecn"] = heads["tos"] & 3
+        located["source"] = addresses.ipv4_ids(heads["source"])
+        located["destination"] = addresses.ipv4_ids(heads["destination"])
     else:
-        found["ip_end"] = ip + 40 + heads["payload"]
-        found["ecn"] = heads["version_class"] >> 4 & 3
+        located["ip_end"] = ip + 40 + heads["payload"]
+        located["ecn"] = heads["version_class"] >> 4 & 3
         for end in "source", "destination":
             high, low = (heads[f"{end}_{half}"].astype(np.uint64) for half in ("high", "low"))
-            found[end] = addresses.ids(high, low)
-    return found, segments, rest
+            located[end] = addresses.ids(high, low)
+    return located, segments, rest
 
 
 def _segments(frames: Rows, index: Int64s, heads: Rows, shape: Shape) -> Rows:

@@ -125,8 +125,8 @@ def congested(data: Bytes, walk: Rows) -> NDArray[np.bool_]:
     """Which packets of WALK rows a switch marked: congestion experienced (RFC 3168, 5)."""
     # The traffic class straddles the first two bytes of IPv6.
     ecn = data[walk["ip"] + 1] >> np.where(walk["version"] == 6, 4, 0) & 3
-    found: NDArray[np.bool_] = ecn == CONGESTION_EXPERIENCED
-    return found
+    marked: NDArray[np.bool_] = ecn == CONGESTION_EXPERIENCED
+    return marked
 
 
 def options(data: Bytes, header: int, payload: int) -> Iterator[tuple[int, bytes]]:
@@ -152,13 +152,13 @@ def sack_blocks(data: Bytes, header: int, payload: int) -> list[tuple[int, int]]
 
 def verify_checksums(data: Bytes, rows: Rows, chosen: Int64s) -> None:
     """Set ``verdict`` and ``sum`` of some SEGMENT rows, those with all of their payload (RFC 9293, 3.1)."""
-    one = take(rows, chosen)
-    whole = (one["captured"] == one["length"]) & (one["length"] > 0) & ~one["fragment"]
-    one, chosen = take(one, whole), chosen[whole]
-    if not len(one):
+    segments = take(rows, chosen)
+    whole = (segments["captured"] == segments["length"]) & (segments["length"] > 0) & ~segments["fragment"]
+    segments, chosen = take(segments, whole), chosen[whole]
+    if not len(segments):
         return
-    rows["sum"][chosen] = payload = _payload_sums(data, one["payload"], one["payload"] + one["length"])
-    rows["verdict"][chosen] = _verdicts(data, one, one["length"], payload)
+    rows["sum"][chosen] = payload = _payload_sums(data, segments["payload"], segments["payload"] + segments["length"])
+    rows["verdict"][chosen] = _verdicts(data, segments, segments["length"], payload)
 
 
 def verify_fragments(data: Bytes, rows: Rows, firsts: Int64s) -> None:
@@ -199,8 +199,8 @@ def _payload_sums(data: Bytes, starts: Int64s, ends: Int64s) -> Int64s:
     front = _ALL_ONES << (starts % 8 * 8).astype(np.uint64)
     back = _ALL_ONES >> ((7 - (ends - 1) % 8) * 8).astype(np.uint64)
     begin, end = (np.where(at < len(words), words.take(at, mode="clip"), rest) for at in (first, last))
-    found = np.where(first == last, begin & front & back, begin & front) % MODULUS
-    found += np.where(first == last, 0, end & back) % MODULUS
+    totals = np.where(first == last, begin & front & back, begin & front) % MODULUS
+    totals += np.where(first == last, 0, end & back) % MODULUS
     order = starts.argsort(kind="stable")
     part = first[order] // TOGETHER
     for mine in np.split(order, places(part[1:] != part[:-1]) + 1):
@@ -213,16 +213,16 @@ def _payload_sums(data: Bytes, starts: Int64s, ends: Int64s) -> Int64s:
         np.right_shift(inner, _HALF, out=halves[:-1])
         halves[:-1] += inner & _LOW_HALF
         sums = np.add.reduceat(halves, bounds.clip(0, len(inner)).ravel())[::2]
-        found[mine] += np.where(bounds[:, 0] < bounds[:, 1], sums, 0) % MODULUS
-    weighted: Int64s = found.astype(np.int64) * np.where(starts % 2 == 0, 256, 1) % MODULUS
+        totals[mine] += np.where(bounds[:, 0] < bounds[:, 1], sums, 0) % MODULUS
+    weighted: Int64s = totals.astype(np.int64) * np.where(starts % 2 == 0, 256, 1) % MODULUS
     return weighted
 
 
 def _header_sums(data: Bytes, starts: Int64s, sizes: Int64s) -> Int64s:
     """The same of headers, of few different sizes, multiples of four; not modulo that."""
-    found = np.zeros(len(starts), np.int64)
+    totals = np.zeros(len(starts), np.int64)
     for size in places(np.bincount(sizes)).tolist():
         mine = places(sizes == size)
         words = gathered(data, size, starts[mine]).view("<u4")
-        found[mine] = np.einsum("ij->i", words, dtype=np.int64, casting="unsafe")
-    return found * 256
+        totals[mine] = np.einsum("ij->i", words, dtype=np.int64, casting="unsafe")
+    return totals * 256

@@ -74,9 +74,9 @@ def locate_rocev1(data: Bytes, walk: Rows, addresses: AddressTable, skipped: Cou
     length = u16(data, grh + 4, walk["end"])
     good = length >= SHORTEST
     walk, grh, length = keep(walk, good, skipped, "RoCEv1, too short"), grh[good], length[good]
-    found = _found(walk, grh + GRH_BYTES, grh + GRH_BYTES + length, ROCEV1)
-    found["source"], found["destination"] = _gids(data, grh, addresses)
-    return found
+    located = _found(walk, grh + GRH_BYTES, grh + GRH_BYTES + length, ROCEV1)
+    located["source"], located["destination"] = _gids(data, grh, addresses)
+    return located
 
 
 def locate_native(data: Bytes, walk: Rows, addresses: AddressTable, skipped: Counter[str]) -> Rows:
@@ -110,17 +110,17 @@ def locate_native(data: Bytes, walk: Rows, addresses: AddressTable, skipped: Cou
         other = ~internet
         walk, lrh, bth, end, routed = take(walk, other), lrh[other], bth[other], end[other], routed[other]
 
-    found = _found(walk, bth, end, NATIVE)
-    found["destination"] = addresses.lid_ids(u16(data, lrh + 2, walk["end"]))
-    found["source"] = addresses.lid_ids(u16(data, lrh + 6, walk["end"]))
+    located = _found(walk, bth, end, NATIVE)
+    located["destination"] = addresses.lid_ids(u16(data, lrh + 2, walk["end"]))
+    located["source"] = addresses.lid_ids(u16(data, lrh + 6, walk["end"]))
     if routed.any():
         across = np.flatnonzero(routed)
         grh = bth[across] - GRH_BYTES
         other = wide(data, grh + 8, 8) != wide(data, grh + 24, 8)
         other &= data[grh + 24] != 0xFF  # multicast is inside the subnet
         across, grh = across[other], grh[other]
-        found["source"][across], found["destination"][across] = _gids(data, grh, addresses)
-    return found
+        located["source"][across], located["destination"][across] = _gids(data, grh, addresses)
+    return located
 
 
 def _global(data: Bytes, walk: Rows, skipped: Counter[str], what: str) -> Rows:
@@ -145,17 +145,17 @@ def _is_ipoib(data: Bytes, bth: Int64s, end: Int64s) -> NDArray[np.bool_]:
     right = np.isin(kind, IPOIB_TYPES) & (u16(data, payload + 2, end) == 0) & (payload + 5 <= end)
     version = u8(data, payload + 4, end) >> 4
     right &= ((kind != IPV4) | (version == 4)) & ((kind != IPV6) | (version == 6))
-    found: NDArray[np.bool_] = datagram & right
-    return found
+    datagrams: NDArray[np.bool_] = datagram & right
+    return datagrams
 
 
 def _found(walk: Rows, bth: Int64s, end: Int64s, transport: int) -> Rows:
-    found = np.zeros(len(walk), FOUND)
+    located = np.zeros(len(walk), FOUND)
     for name in "row", "end", "wire_end":
-        found[name] = walk[name]
-    found["bth"], found["ip_end"], found["udp_length"] = bth, end, end - bth + 8
-    found["transport"] = transport
-    return found
+        located[name] = walk[name]
+    located["bth"], located["ip_end"], located["udp_length"] = bth, end, end - bth + 8
+    located["transport"] = transport
+    return located
 
 
 MAX_HEADERS = 32
@@ -179,16 +179,16 @@ def walk_headers(
     if (recorded := walk["link"] == ERF).any():
         walk = np.concatenate((take(walk, ~recorded), unwrap_erf(data, take(walk, recorded), skipped)))
 
-    found: list[Rows] = []
+    located: list[Rows] = []
     for _ in range(MAX_NESTED):
         inside: list[Rows] = []
         walk, native = _parted(walk, walk["link"] == INFINIBAND)
         if len(native):
-            found.append(locate_native(data, native, addresses, skipped))
+            located.append(locate_native(data, native, addresses, skipped))
         walk = _link_layer(data, walk, skipped)
         walk, direct = _parted(walk, walk["next"] == ROCE_ETHERTYPE)
         if len(direct):
-            found.append(locate_rocev1(data, direct, addresses, skipped))
+            located.append(locate_rocev1(data, direct, addresses, skipped))
         walk, labelled = _parted(walk, np.isin(walk["next"], MPLS))
         if len(labelled):
             inside.append(unwrap_mpls(data, labelled, skipped))
@@ -201,14 +201,14 @@ def walk_headers(
             tcp.append(segments)
         if len(walk):
             inside.append(unwrap_protocols(data, walk, skipped, _protocol))
-        found.append(_udp(data, datagrams, addresses, skipped, inside, tcp))
+        located.append(_udp(data, datagrams, addresses, skipped, inside, tcp))
         walk = np.concatenate(inside) if inside else walk[:0]
         if not len(walk):
             break
     count(skipped, f"more than {MAX_NESTED} packets inside each other", len(walk))
     for carried in tcp:
         count_carried(skipped, carried)
-    every = np.concatenate(found)
+    every = np.concatenate(located)
     return take(every, np.argsort(every["row"], kind="stable"))
 
 
@@ -236,30 +236,30 @@ def _udp(
         walk = take(walk, port == ROCE_PORT)
     walk = keep(walk, walk["at"] + 8 <= walk["end"], skipped, TRUNCATED)
 
-    found = np.zeros(len(walk), FOUND)
+    located = np.zeros(len(walk), FOUND)
     for name in "row", "end", "wire_end", "ip_end":
-        found[name] = walk[name]
-    found["bth"] = walk["at"] + 8
-    found["udp_length"] = u16(data, walk["at"] + 4, walk["end"])
-    found["source_port"] = u16(data, walk["at"], walk["end"])
+        located[name] = walk[name]
+    located["bth"] = walk["at"] + 8
+    located["udp_length"] = u16(data, walk["at"] + 4, walk["end"])
+    located["source_port"] = u16(data, walk["at"], walk["end"])
     ip = walk["ip"]
     # The traffic class straddles the first two bytes of IPv6.
-    found["ecn"] = np.where(walk["version"] == 4, data[ip + 1], data[ip + 1] >> 4) & 3
-    fill_addresses(data, walk, addresses, found)
-    return found
+    located["ecn"] = np.where(walk["version"] == 4, data[ip + 1], data[ip + 1] >> 4) & 3
+    fill_addresses(data, walk, addresses, located)
+    return located
 
 
-def fill_addresses(data: Bytes, walk: Rows, addresses: AddressTable, found: Rows) -> None:
-    """Columns ``source`` and ``destination`` of ``found``, from the IP headers of WALK rows."""
+def fill_addresses(data: Bytes, walk: Rows, addresses: AddressTable, located: Rows) -> None:
+    """Columns ``source`` and ``destination`` of ``located``, from the IP headers of WALK rows."""
     ip = walk["ip"]
     four = walk["version"] == 4
     if four.any():
-        found["source"][four] = addresses.ipv4_ids(wide(data, ip[four] + 12, 4).astype(np.uint32))
-        found["destination"][four] = addresses.ipv4_ids(wide(data, ip[four] + 16, 4).astype(np.uint32))
+        located["source"][four] = addresses.ipv4_ids(wide(data, ip[four] + 12, 4).astype(np.uint32))
+        located["destination"][four] = addresses.ipv4_ids(wide(data, ip[four] + 16, 4).astype(np.uint32))
     if not four.all():
         six = ip[~four]
-        found["source"][~four] = addresses.ids(wide(data, six + 8, 8), wide(data, six + 16, 8))
-        found["destination"][~four] = addresses.ids(wide(data, six + 24, 8), wide(data, six + 32, 8))
+        located["source"][~four] = addresses.ids(wide(data, six + 8, 8), wide(data, six + 16, 8))
+        located["destination"][~four] = addresses.ids(wide(data, six + 24, 8), wide(data, six + 32, 8))
 
 
 def _link_layer(data: Bytes, walk: Rows, skipped: Counter[str]) -> Rows:
@@ -335,14 +335,14 @@ def _network_layer(data: Bytes, walk: Rows, skipped: Counter[str], tcp: list[Row
     fragmented = four & (field & 0x3FFF != 0)
     walk["at"] = ip + header
     if some(fragmented):
-        place = (field & 0x1FFF) << 3 | (field & 0x2000 != 0)
-        _fragments(data, take(walk, fragmented), place[fragmented], skipped, tcp)
+        packed = (field & 0x1FFF) << 3 | (field & 0x2000 != 0)
+        _fragments(data, take(walk, fragmented), packed[fragmented], skipped, tcp)
     return take(walk, ~fragmented)
 
 
-def _fragments(data: Bytes, walk: Rows, place: Int64s, skipped: Counter[str], tcp: list[Rows]) -> None:
-    """Rows that stand behind the IP headers of fragments; those of TCP go to ``tcp``, with ``place`` in ``link``."""
-    walk["link"] = place
+def _fragments(data: Bytes, walk: Rows, packed: Int64s, skipped: Counter[str], tcp: list[Rows]) -> None:
+    """Rows that stand behind the IP headers of fragments; those of TCP go to ``tcp``, with ``packed`` in ``link``."""
+    walk["link"] = packed
     walk, segments = _parted(walk, walk["next"] == TCP)
     if len(segments):
         tcp.append(segments)

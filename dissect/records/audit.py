@@ -150,16 +150,16 @@ def finding_records(result: Result) -> Iterator[Record]:
 
 def sum_records(result: Result) -> Iterator[Record]:
     """The verdicts of evicted connections, and the sum of all."""
-    for place, tally in result.auditor.tallies.items():
-        if place.connection == EARLIER:
+    for key, tally in result.auditor.tallies.items():
+        if key.connection == EARLIER:
             yield record(
                 "verdict",
-                rule=place.rule,
-                level=result.auditor.rules[place.rule].level.value,
+                rule=key.rule,
+                level=result.auditor.rules[key.rule].level.value,
                 connection=None,
-                endpoint=side(place.endpoint),
+                endpoint=side(key.endpoint),
                 address=None,
-                **verdict_fields(result.auditor.rules[place.rule], tally, False),
+                **verdict_fields(result.auditor.rules[key.rule], tally, False),
             )
     yield record(
         "audit",
@@ -281,8 +281,8 @@ def sentence(finding: Finding) -> str:
     rpc = f", RPC {finding.rpc}" if finding.rpc is not None else ""
     frames = ", ".join(str(frame) for frame in finding.frames)
     who = f"{finding.connection.endpoints[finding.endpoint]} ({finding.role})"
-    place = f"connection {finding.connection.number}, {who}, frame {frames}{rpc}"
-    return f"{finding.observed}; required: {finding.required} [{place}]"
+    source = f"connection {finding.connection.number}, {who}, frame {frames}{rpc}"
+    return f"{finding.observed}; required: {finding.required} [{source}]"
 
 
 def junit(results: Sequence[Result]) -> str:

@@ -61,10 +61,10 @@ def to_json(noun: object) -> str:
 def from_json(kind: type[Noun], text: str) -> Noun:
     """The noun that ``to_json`` was given.  Raises DetailError."""
     try:
-        found: Noun = _noun(kind, json.loads(text))
+        noun: Noun = _noun(kind, json.loads(text))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise DetailError(f"{getattr(kind, '__name__', kind)}: {error}") from None
-    return found
+    return noun
 
 
 def _values(noun: Any) -> Any:
@@ -77,7 +77,7 @@ def _values(noun: Any) -> Any:
     kind: Any = type(noun)
     if names := _names(kind):
         # Nearly all are numbers.
-        return {name: one if type(one := getattr(noun, name)) is int else _values(one) for name in names}
+        return {name: value if type(value := getattr(noun, name)) is int else _values(value) for name in names}
     if isinstance(noun, Mapping):
         return [[_values(key), _values(value)] for key, value in noun.items()]
     if isinstance(noun, set | frozenset):
@@ -109,15 +109,15 @@ def _noun(kind: Any, value: Any) -> Any:
         return ledger
     if origin is tuple:
         each = inner[:1] * len(value) if inner[1:] == (...,) else inner
-        return tuple(_noun(one, part) for one, part in zip(each, value, strict=True))
+        return tuple(_noun(element, part) for element, part in zip(each, value, strict=True))
     if origin is Sequence:
-        return tuple(_noun(inner[0], one) for one in value)
+        return tuple(_noun(inner[0], part) for part in value)
     if origin in (list, set, frozenset):
-        return origin(_noun(inner[0], one) for one in value)
+        return origin(_noun(inner[0], part) for part in value)
     if origin is Counter:
         return Counter({_noun(inner[0], key): _noun(int, many) for key, many in value})
     if origin is not None and issubclass(origin, Mapping):
-        return {_noun(inner[0], key): _noun(inner[1], one) for key, one in value}
+        return {_noun(inner[0], key): _noun(inner[1], part) for key, part in value}
     return _made(kind, value)
 
 

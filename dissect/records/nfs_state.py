@@ -373,8 +373,8 @@ def data_server_record(server: DataServer, servers: DataServers) -> Record:
                 "bytes": traffic.bytes,
                 "calls_in_layouts": traffic.in_layout,
             }
-            for number, (traffic, one) in servers.connections().items()
-            if one is server
+            for number, (traffic, other) in servers.connections().items()
+            if other is server
         ],
     )
 
@@ -496,11 +496,11 @@ def wait_record(wait: Wait) -> Record:
 def _tallies(tallies: Mapping[str, StatusTally]) -> Record:
     return {
         name: {
-            "count": one.count,
-            "first_frame": one.first_frame,
-            "first_time_ns": one.first_time,
-            "last_frame": one.last_frame,
-            "last_time_ns": one.last_time,
+            "count": tally.count,
+            "first_frame": tally.first_frame,
+            "first_time_ns": tally.first_time,
+            "last_frame": tally.last_frame,
+            "last_time_ns": tally.last_time,
         }
-        for name, one in tallies.items()
+        for name, tally in tallies.items()
     }

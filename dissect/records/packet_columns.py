@@ -94,9 +94,9 @@ _PSNS = (1 << 24) - 1
 
 def retransmitted(rows: Rows, analyzer: Analyzer) -> NDArray[np.bool_]:
     """Which of PACKET rows, in the order of frames, the connection's health counts as retransmitted."""
-    found = np.zeros(len(rows), np.bool_)
+    again = np.zeros(len(rows), np.bool_)
     if not len(rows):
-        return found
+        return again
     frames = rows["frame"].astype(np.int64)
     for conversation in analyzer.conversations:
         ends = conversation.connection.endpoints
@@ -114,8 +114,8 @@ def retransmitted(rows: Rows, analyzer: Analyzer) -> NDArray[np.bool_]:
                         numbers = _rpc_numbers(part, analyzer, ends[end].address)
                         there = np.isin(part["destination"], numbers) & (part["dest_qp"] == ends[end].qpn)
                         within = (part["psn"].astype(np.int64) - psn) & _PSNS < behind - psn
-                        found[low:high] |= there & within & kind[part["opcode"]]
-    return found
+                        again[low:high] |= there & within & kind[part["opcode"]]
+    return again
 
 
 def _rpc_numbers(rows: Rows, analyzer: Analyzer, address: str) -> list[int]:
@@ -243,8 +243,8 @@ class SegmentPackets:
         for segment, protocol, info, rpcs in self._known().lines(batch, first, last):
             rpc = rpcs[0] if rpcs else None
             names = segment.source, segment.destination
-            place = segment.frame, segment.time, segment.wire
-            yield Packet(*place, None, segment, *names, protocol, info, rpc, False, batch, rpcs)
+            frame = segment.frame, segment.time, segment.wire
+            yield Packet(*frame, None, segment, *names, protocol, info, rpc, False, batch, rpcs)
 
 
 def segment_record(line: Packet) -> Record:
@@ -323,8 +323,8 @@ class _InfoRows(NamedTuple):
 
     def called(self, row: int) -> tuple[int, int, int]:
         """Program, version and procedure of a row."""
-        one = self.names[self.which[row]]
-        return one.program or 0, one.version or 0, one.procedure or 0
+        names = self.names[self.which[row]]
+        return names.program or 0, names.version or 0, names.procedure or 0
 
     @property
     def procedures(self) -> Int64s:
@@ -401,7 +401,7 @@ def _call_details(batch: _InfoRows, paths: KnownTexts) -> Iterator[Details]:
             details = nfs3_details(data, batch.procedures[rows], *spans, named)
         elif form == _OTHER:  # Programs beside NFS, which have few.
             each = zip(_contents(batch, rows, *spans), named.listed(), strict=True)
-            details = [(np.arange(len(rows)), (Texts([other_call_words(*one, path) for one, path in each]),))]
+            details = [(np.arange(len(rows)), (Texts([other_call_words(*call, path) for call, path in each]),))]
         else:
             details = compound_details(data, *spans, form == _CALLBACK, named)
         yield _titled(batch, rows, titles, details)
@@ -451,7 +451,7 @@ def _reply_details(batch: _InfoRows, sequences: OperationSequences) -> Iterator[
             starts, ends = batch.spans("reply", rows[answered])
             results = np.array([""] * len(rows), object)
             each = _contents(batch, rows[answered], starts + REPLY_HEADER, ends)
-            results[answered] = [other_reply_words(*one) for one in each]
+            results[answered] = [other_reply_words(*reply) for reply in each]
             pieces.append(Texts(results.tolist()))
         yield _titled(batch, rows, titles, [(np.arange(len(rows)), (*pieces,))])
     yield from _long_details(batch, sequences, titles)
@@ -507,9 +507,9 @@ def worded(
             yield Worded(places, chosen_words(sends.protocol, there), info, sends.rpcs[there])
     places = left.nonzero()[0]
     if len(places):
-        for found in _others(batch, take(rows, places), analyzer, rpcs):
-            mine = places[found.rows]
-            yield found._replace(rows=mine, info=_marked(found.info, again[mine]))
+        for others in _others(batch, take(rows, places), analyzer, rpcs):
+            mine = places[others.rows]
+            yield others._replace(rows=mine, info=_marked(others.info, again[mine]))
 
 
 def _marked(info: tuple[Piece, ...], again: Int64s) -> tuple[Piece, ...]:
@@ -641,41 +641,41 @@ class ListedPackets:
 
     def protocols(self) -> NDArray[np.object_]:
         """The uppermost protocol of each row."""
-        found = np.empty(len(self.rows), object)
-        for one in self.worded:
-            texts = np.array([*one.protocol.texts], object)
-            found[one.rows] = texts if one.protocol.which is None else texts[one.protocol.which]
-        return found
+        protocols = np.empty(len(self.rows), object)
+        for words in self.worded:
+            texts = np.array([*words.protocol.texts], object)
+            protocols[words.rows] = texts if words.protocol.which is None else texts[words.protocol.which]
+        return protocols
 
     def infos(self) -> NDArray[np.object_]:
         """The info column of each row."""
-        found = np.empty(len(self.rows), object)
-        for one in self.worded:
-            texts = lines(one.info, len(one.rows), lambda text: text.encode(errors="surrogateescape"))
-            found[one.rows] = [line.decode(errors="surrogateescape") for line in texts]
-        return found
+        infos = np.empty(len(self.rows), object)
+        for words in self.worded:
+            texts = lines(words.info, len(words.rows), lambda text: text.encode(errors="surrogateescape"))
+            infos[words.rows] = [line.decode(errors="surrogateescape") for line in texts]
+        return infos
 
     def rpcs(self) -> Int64s:
         """The number of the RPC of each row; 0 for none."""
-        found = np.zeros(len(self.rows), np.int64)
-        for one in self.worded:
-            found[one.rows] = one.rpcs
-        return found
+        numbers = np.zeros(len(self.rows), np.int64)
+        for words in self.worded:
+            numbers[words.rows] = words.rpcs
+        return numbers
 
     def objects(self) -> list[Packet]:
         """The packets, in the order of frames."""
         talks, name = ends(self.analyzer), self.addresses.name
         columns = (self.protocols().tolist(), self.infos().tolist(), self.rpcs().tolist())
-        found = []
+        packets = []
         for header, protocol, info, rpc in zip(headers(self.rows), *columns, strict=True):
             source, destination = name(header.source), name(header.destination)
             talk = talks.get((destination, header.dest_qp)) if BEGINS_SEND[header.opcode] else None
             begins = talk is not None and talk.protocol == "rpcrdma"
-            found.append(
+            packets.append(
                 Packet(header.frame, header.time, header.wire, header, None, source, destination, protocol, info,
                        rpc or None, begins, self.batch)
             )  # fmt: skip
-        return sorted((*found, *self.segments), key=attrgetter("frame"))
+        return sorted((*packets, *self.segments), key=attrgetter("frame"))
 
     def __len__(self) -> int:
         return len(self.rows) + len(self.segments)
@@ -688,13 +688,13 @@ class ListedPackets:
 
     def ordered(self, made: Iterable[list[bytes]], segments: Sequence[bytes]) -> list[bytes]:
         """What was made of each of ``worded``, and of ``segments``, in the order of frames."""
-        found = np.empty(len(self), object)
-        for rows, texts in zip([one.rows for one in self.worded], made, strict=True):
-            found[rows] = texts
+        ordered = np.empty(len(self), object)
+        for rows, texts in zip([words.rows for words in self.worded], made, strict=True):
+            ordered[rows] = texts
         if segments:
-            found[len(self.rows) :] = segments
-            found = found[self.frames.argsort(kind="stable")]
-        listed: list[bytes] = found.tolist()
+            ordered[len(self.rows) :] = segments
+            ordered = ordered[self.frames.argsort(kind="stable")]
+        listed: list[bytes] = ordered.tolist()
         return listed
 
 
@@ -808,16 +808,16 @@ class PacketColumnLister:
             self._rpcs.use(number, "reply", (reply.operation,))
         if self._sequences.full:
             self._sequences = OperationSequences()
-        found = [*worded(batch, rows, self.analyzer, self._rpcs, row_infos(table, self._sequences, paths))]
+        words = [*worded(batch, rows, self.analyzer, self._rpcs, row_infos(table, self._sequences, paths))]
         self._rpcs.forget(int(batch.rows["number"][-1]))
-        return ListedPackets(batch, rows, self.analyzer.addresses, found, segments, self.analyzer)
+        return ListedPackets(batch, rows, self.analyzer.addresses, words, segments, self.analyzer)
 
 
 def _any_of(wanted: Sequence[FrameRange], frames: Int64s) -> NDArray[np.bool_]:
-    found = np.zeros(len(frames), np.bool_)
+    within = np.zeros(len(frames), np.bool_)
     for frame_range in wanted:
-        found |= (frames >= frame_range.first) & (frames <= frame_range.last)
-    return found
+        within |= (frames >= frame_range.first) & (frames <= frame_range.last)
+    return within
 
 
 Find = Callable[[int], Place | None]
@@ -826,7 +826,7 @@ Find = Callable[[int], Place | None]
 
 def packet_json(packets: ListedPackets, find: Find | None, encoded: Encoder) -> list[bytes]:
     """A JSON object for each packet, in the order of frames; ``encoded`` makes bytes of what is JSON already."""
-    made = (lines([*_pieces(packets, one, find)], len(one.rows), encoded) for one in packets.worded)
+    made = (lines([*_pieces(packets, words, find)], len(words.rows), encoded) for words in packets.worded)
     segments = []
     for packet in packets.segments:
         fields = segment_record(packet)

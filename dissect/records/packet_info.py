@@ -56,9 +56,9 @@ def listed(items: Sequence[Characteristic]) -> str:
 
 
 def limited(parts: Iterable[str]) -> str:
-    found = list(parts)
-    more = [f"… {len(found) - MAX_LISTED} more"] if len(found) > MAX_LISTED else []
-    return ", ".join(found[:MAX_LISTED] + more)
+    listed = list(parts)
+    more = [f"… {len(listed) - MAX_LISTED} more"] if len(listed) > MAX_LISTED else []
+    return ", ".join(listed[:MAX_LISTED] + more)
 
 
 def option_words(header: TransportHeader, request: CharacteristicRequest | None = None) -> str:
@@ -472,8 +472,8 @@ class SegmentLines:
         observer = self._analyzer.iwarp
         if observer is None:
             return
-        found = self._fragments.segments(batch, locate(batch, self._addresses), observer.addresses)
-        for segment in self._segments.of(found.batch, found.rows, observer):
+        segments = self._fragments.segments(batch, locate(batch, self._addresses), observer.addresses)
+        for segment in self._segments.of(segments.batch, segments.rows, observer):
             if not first <= segment.frame <= last:
                 continue
             rpcs: dict[int, None] = {}
@@ -516,10 +516,10 @@ class SegmentLines:
             if fpdu.opcode == codes.READ_RESPONSE:
                 sink = self._sinks.get((number, sender, fpdu.stag))
                 uses = [sink] if sink is not None else []
-            for one in uses:
-                if one.start <= fpdu.place and fpdu.place + fpdu.length <= one.end:
-                    rpcs[one.rpc] = None
-                    return None, one.text
+            for use in uses:
+                if use.start <= fpdu.place and fpdu.place + fpdu.length <= use.end:
+                    rpcs[use.rpc] = None
+                    return None, use.text
         return None, ""
 
 

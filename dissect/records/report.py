@@ -638,7 +638,7 @@ def host_procedure_records(hosts: HostFacts) -> Iterator[Record]:
     """The times of each side that has a trace, the busiest procedure first."""
     for side, phases in groupby(HOST_PHASES, lambda phase: phase.side):
         fields = [phase.field for phase in phases]
-        for key, sums in sorted(hosts.procedures.items(), key=lambda one: -one[1].whole(side)):
+        for key, sums in sorted(hosts.procedures.items(), key=lambda times: -times[1].whole(side)):
             if sums.whole(side):
                 yield record(
                     "host_procedure",
@@ -828,8 +828,8 @@ def interval_record(interval: LatencyInterval) -> Record:
     from ..measure.call_groups import bounds  # Only here: reports do without.
 
     histogram = [
-        dict(zip(("low_ns", "high_ns", "rpcs"), (*bounds(place), count), strict=True))
-        for place, count in zip(interval.bins.tolist(), interval.counts.tolist(), strict=True)
+        dict(zip(("low_ns", "high_ns", "rpcs"), (*bounds(bin), count), strict=True))
+        for bin, count in zip(interval.bins.tolist(), interval.counts.tolist(), strict=True)
     ]
     return record(
         "interval",

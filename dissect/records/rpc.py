@@ -101,8 +101,8 @@ class HostTime(NamedTuple):
 
     def value(self, rpc: Rpc) -> int | None:
         """What traces say of one RPC; None where they do not know it."""
-        found: int | None = None if rpc.host is None else getattr(rpc.host, self.field)
-        return found
+        value: int | None = None if rpc.host is None else getattr(rpc.host, self.field)
+        return value
 
 
 def _phases(side: str, *phases: tuple[str, str]) -> tuple[HostTime, ...]:

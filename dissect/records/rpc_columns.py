@@ -107,10 +107,10 @@ class Table:
 
     def column(self, typed: str) -> TableColumn:
         """The column that is meant; raises ValueError, with what may be meant."""
-        found = self.typed.get(typed.lower().replace(" ", "_"))
-        if found is None:
+        column = self.typed.get(typed.lower().replace(" ", "_"))
+        if column is None:
             raise ValueError(self.no_column(typed))
-        return found
+        return column
 
     def no_column(self, typed: str, headings: bool = True) -> str:
         """That it has no such column, and what may be meant: columns by their names, and by their headings."""
@@ -204,9 +204,9 @@ class TableBuilder:
             return
         for row in self.table.rows(noun):
             self._rows += 1
-            for found, column in zip(self._values, self.columns, strict=True):
+            for values, column in zip(self._values, self.columns, strict=True):
                 assert column.value is not None
-                found.append(column.value(row))
+                values.append(column.value(row))
 
     def take(self) -> Columns:
         """The rows since the last call."""
@@ -217,7 +217,7 @@ class TableBuilder:
         else:
             values, self._values = self._values, [[] for _ in self.columns]
             listed = zip(self.columns, values, strict=True)
-            taken = {column.name: column_of(column.type, found) for column, found in listed}
+            taken = {column.name: column_of(column.type, listed_values) for column, listed_values in listed}
         for frames_of in dict.fromkeys(column.place_of for column in self._places):
             files, numbers = self._placed(taken[frames_of])
             for column in self._places:
@@ -357,11 +357,11 @@ class RpcBatch:
 
     def clients(self) -> Coded:
         """Address of the client of each."""
-        return self.connection("text", lambda one: one.endpoints[0].address)
+        return self.connection("text", lambda connection: connection.endpoints[0].address)
 
     def servers(self) -> Coded:
         """Address of the server of each."""
-        return self.connection("text", lambda one: one.endpoints[1].address)
+        return self.connection("text", lambda connection: connection.endpoints[1].address)
 
     def named(self, type: str, value: Callable[..., Any], *names: str) -> Coded:
         """What is made of fields that the calls name."""
@@ -412,11 +412,11 @@ class RpcBatch:
 
     def _codes(self, name: str) -> tuple[list[int], Int64s]:
         """The values of a column of ``rows``, and which of them each row has; several columns are made of one."""
-        found = self._coded.get(name)
-        if found is None:
+        known = self._coded.get(name)
+        if known is None:
             codes, inverse = np.unique(self.rows[name], return_inverse=True)
-            found = self._coded[name] = codes.tolist(), inverse
-        return found
+            known = self._coded[name] = codes.tolist(), inverse
+        return known
 
     def procedure(self, type: str, value: Callable[[ProcedureNames], Any]) -> Coded:
         """A column made of what each RPC was called for."""
@@ -426,8 +426,8 @@ class RpcBatch:
     def unseen(self, part: str) -> NDArray[np.bool_]:
         """Whose traces, in place of packets, do not show a part of the latency."""
         codes, inverse = self._codes("connection")
-        found = np.array([not self.table.conversation(code).shows(part) for code in codes], np.bool_)
-        return found[inverse] if len(codes) else np.zeros(len(self), np.bool_)
+        unseen = np.array([not self.table.conversation(code).shows(part) for code in codes], np.bool_)
+        return unseen[inverse] if len(codes) else np.zeros(len(self), np.bool_)
 
     def connection(self, type: str, value: Callable[[Connection], Any]) -> Coded:
         """A column made of the connection of each."""
@@ -441,28 +441,28 @@ class RpcBatch:
         values.fill(filler if others is None else others)
         mask = np.full(len(self), others is None)
         if objects:
-            found = column_of(type, [value(rpc) for rpc in objects])
-            values[places], mask[places] = found.data, found.mask
+            column = column_of(type, [value(rpc) for rpc in objects])
+            values[places], mask[places] = column.data, column.mask
         return masked(values, mask)
 
     def notes(self) -> MaskedArray:
         """The notes of each RPC that has any."""
-        found = self.objects("texts", lambda rpc: rpc.notes or None)
-        for place in self.table.noted_rows.tolist():
-            found[place] = (REPLY_EARLIER,)
-        return found
+        notes = self.objects("texts", lambda rpc: rpc.notes or None)
+        for row in self.table.noted_rows.tolist():
+            notes[row] = (REPLY_EARLIER,)
+        return notes
 
     def gss(self, type: str, value: Callable[[GssCredential], Any]) -> MaskedArray:
         """A column made of the RPCSEC_GSS credentials of calls."""
-        found = self.objects(type, lambda rpc: None if rpc.gss is None else value(rpc.gss))
+        column = self.objects(type, lambda rpc: None if rpc.gss is None else value(rpc.gss))
         rows = self.table.only_rows
         mine = rows["gss_service"] > 0
         if mine.any():
             secured = zip(rows["gss_sequence"][mine].tolist(), rows["gss_service"][mine].tolist(), strict=True)
-            found[self.table.row_places[mine]] = column_of(
+            column[self.table.row_places[mine]] = column_of(
                 type, [value(GssCredential(1, RPCSEC_GSS_DATA, sequence, service)) for sequence, service in secured]
             )
-        return found
+        return column
 
     def message(self, type: str, side: str, value: Callable[[Message], Any], others: Any, long: Any) -> MaskedArray:
         """A value of each call or reply; ``others``: of row RPCs, ``long``: where the reply came by a Reply chunk."""
@@ -471,14 +471,14 @@ class RpcBatch:
             message = rpc.call if side == "call" else rpc.reply
             return None if message is None or not rpc.connection.rdma else value(message)
 
-        found = self.objects(type, of, others)
+        column = self.objects(type, of, others)
         if long != others:
-            found[self.table.long_rows] = long
-        return self.with_rdma(found)
+            column[self.table.long_rows] = long
+        return self.with_rdma(column)
 
-    def with_rdma(self, found: MaskedArray) -> MaskedArray:
+    def with_rdma(self, column: MaskedArray) -> MaskedArray:
         """The same, masked where RPCs were without RDMA."""
-        return masked(found.data, np.ma.getmaskarray(found) | ~self.rdma)
+        return masked(column.data, np.ma.getmaskarray(column) | ~self.rdma)
 
     @cached_property
     def rdma(self) -> NDArray[np.bool_]:
@@ -487,10 +487,10 @@ class RpcBatch:
 
     def header_length(self, side: str) -> MaskedArray:
         """Bytes of the transport header."""
-        found = self.message("int", side, lambda message: message.header.length, None, None)
+        lengths = self.message("int", side, lambda message: message.header.length, None, None)
         is_row = self.table.is_row & self.rdma
-        found[is_row] = self.rows[f"{side}_send"][is_row] - self.rows[f"{side}_inline"][is_row]
-        return found
+        lengths[is_row] = self.rows[f"{side}_send"][is_row] - self.rows[f"{side}_inline"][is_row]
+        return lengths
 
     def rdma_procedure(self, type: str, side: str, value: Callable[[int, int | None], Any]) -> MaskedArray:
         """A column made of version and number of the transport header's procedure."""
@@ -506,12 +506,12 @@ class RpcBatch:
     def file_numbers(self) -> MaskedArray:
         """The number of the file that each RPC is for: of its first operation on a range, else of its last on any."""
         assert self.used is not None
-        done, found = self.used.operations, np.zeros(len(self), np.int64)
+        done, files = self.used.operations, np.zeros(len(self), np.int64)
         numbers = self.used.numbers
-        found[done["row"]] = numbers
+        files[done["row"]] = numbers
         ranged = done["ranged"].nonzero()[0][::-1]
-        found[done["row"][ranged]] = numbers[ranged]
-        return masked(found, found == 0)
+        files[done["row"][ranged]] = numbers[ranged]
+        return masked(files, files == 0)
 
     @cached_property
     def with_chunks(self) -> list[Rpc]:
@@ -520,8 +520,8 @@ class RpcBatch:
         table = self.table
         rpcs = iter(table.rpcs_of(take(table.only_rows, has[table.row_places])))
         return [
-            next(rpcs) if is_row else table.rpc(place)
-            for place, is_row in zip(has.nonzero()[0].tolist(), table.is_row[has].tolist(), strict=True)
+            next(rpcs) if is_row else table.rpc(row)
+            for row, is_row in zip(has.nonzero()[0].tolist(), table.is_row[has].tolist(), strict=True)
         ]
 
     @cached_property
@@ -543,11 +543,11 @@ class RpcBatch:
         ends = self.step_counts.cumsum()
         places = (ends - self.step_counts)[done["row"][mine]] + done["number"][mine]
         dtype, filler = DTYPES[type]
-        found = np.full(int(self.step_counts.sum()), filler, dtype)
-        found[places] = value(self.used)[mine]
-        missing = np.ones(len(found), np.bool_)
+        column = np.full(int(self.step_counts.sum()), filler, dtype)
+        column[places] = value(self.used)[mine]
+        missing = np.ones(len(column), np.bool_)
         missing[places] = ~done[known][mine] if known else False
-        return masked(found, missing)
+        return masked(column, missing)
 
 
 class RpcSource(Protocol):

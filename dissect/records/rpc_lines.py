@@ -26,11 +26,11 @@ Encode = Callable[[Any], str]
 
 _NOT_IN_JSON = {"time", "file", "ended"}
 """Known in one pass over tables alone, or twice."""
-COLUMNS = [one for one in TABLES["rpcs"].columns if not one.place_of and one.name not in _NOT_IN_JSON]
+COLUMNS = [column for column in TABLES["rpcs"].columns if not column.place_of and column.name not in _NOT_IN_JSON]
 """Of the table rpcs, which are fields of the record."""
 _HOST_TIMES = {host_time.column for host_time in HOST_TIMES}
 """Absent where no trace of a host's kernel tells of the RPC."""
-_PATH = [one.name for one in COLUMNS].index("path")
+_PATH = [column.name for column in COLUMNS].index("path")
 _ALWAYS = {
     "number", "connection", "direction", "xid", "client", "server", "state", "failed", "contents", "call_bytes",
     "call_chunk_bytes", "reply_bytes", "reply_chunk_bytes", "chunks", "read_chunks", "write_chunks", "reply_chunks",
@@ -76,20 +76,26 @@ TYPES = {
 def rpc_records(table: RpcTable) -> list[Record]:
     """The record of each RPC, its path unknown."""
     batch = RpcBatch(table)
-    listed = {one.name: expanded(one.values(batch)).tolist() for one in COLUMNS if one.values and one.needs != "paths"}
+    listed = {
+        column.name: expanded(column.values(batch)).tolist()
+        for column in COLUMNS
+        if column.values and column.needs != "paths"
+    }
     listed["path"] = [None] * len(table)
-    found = []
+    records = []
     for row, rpc in enumerate(table):
-        fields = {one.name: listed[one.name][row] for one in COLUMNS if rpc.host or one.name not in _HOST_TIMES}
-        fields |= {one.name: list(fields[one.name] or ()) for one in COLUMNS if one.type == "texts"}
-        found.append(record("rpc", **fields))
-    return found
+        fields = {
+            column.name: listed[column.name][row] for column in COLUMNS if rpc.host or column.name not in _HOST_TIMES
+        }
+        fields |= {column.name: list(fields[column.name] or ()) for column in COLUMNS if column.type == "texts"}
+        records.append(record("rpc", **fields))
+    return records
 
 
 def rpc_record(rpc: Rpc, path: str | None = None) -> Record:
     """That of one RPC; ``path``: that its call names."""
-    (found,) = rpc_records(RpcTable([rpc]))
-    return {**found, "path": path}
+    (fields,) = rpc_records(RpcTable([rpc]))
+    return {**fields, "path": path}
 
 
 class _LineBatch:
@@ -170,7 +176,7 @@ class RpcLines:
         left = len(table)
         if passes is not None:
             left = int(np.count_nonzero(passes))
-            rows = [row if one else None for row, one in zip(rows, passes.tolist(), strict=True)]
+            rows = [row if passing else None for row, passing in zip(rows, passes.tolist(), strict=True)]
         if left:
             pieces = _Pieces(batch, self._encode, self._find())
             before = [f'{{"schema":"{schema("rpc")}","type":"rpc"', *pieces.of(COLUMNS[:_PATH])]
@@ -198,10 +204,10 @@ class RpcLines:
 
     def _page(self, first: int, rows: Int64s) -> Page:
         batch = self._batches[first]
-        found = batch.page(rows)
+        page = batch.page(rows)
         if not batch.left:
             del self._batches[first]
-        return found
+        return page
 
 
 def _merged(groups: Int64s, make: Callable[[int, Int64s], Page]) -> Page:

@@ -149,21 +149,21 @@ def placed(fields: Record, place: Callable[[int], Place | None]) -> Record:
     Behind ``frame`` it is ``place``, behind ``call_frame`` ``call_place``, behind an array ``frames`` an array
     ``places``; in objects inside the record, too.
     """
-    found: Record = {}
+    with_places: Record = {}
     for name, value in fields.items():
-        found[name] = _placed(value, place)
+        with_places[name] = _placed(value, place)
         numbers = value if isinstance(value, list) else [value]
         named = name.removesuffix("s") if isinstance(value, list) else name
         if not (named == _FRAME or named.endswith(f"_{_FRAME}")) or not all(type(number) is int for number in numbers):
             continue
         places = [_place(place(number)) for number in numbers]
         stem = named.removesuffix(_FRAME)
-        found[f"{stem}places" if isinstance(value, list) else f"{stem}place"] = (
+        with_places[f"{stem}places" if isinstance(value, list) else f"{stem}place"] = (
             places if isinstance(value, list) else places[0]
         )
     if fields.get("type") == _FRAME:
-        found["place"] = _place(place(fields["number"]))
-    return found
+        with_places["place"] = _place(place(fields["number"]))
+    return with_places
 
 
 def _placed(value: Any, place: Callable[[int], Place | None]) -> Any:

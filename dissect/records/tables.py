@@ -132,8 +132,8 @@ class PacketTableBatch:
     ) -> MaskedArray:
         """What the values of a column of PACKET rows stand for."""
         codes, inverse = np.unique(self.rows[name], return_inverse=True)
-        found = column_of("text", [word(code) for code in codes.tolist()])
-        return self.column("text", masked(found.data[inverse], getmaskarray(found)[inverse]), segment)
+        words = column_of("text", [word(code) for code in codes.tolist()])
+        return self.column("text", masked(words.data[inverse], getmaskarray(words)[inverse]), segment)
 
     def address(self, name: str, segment: Callable[[Packet], str]) -> MaskedArray:
         """The address of the source or of the destination."""
@@ -192,9 +192,10 @@ PACKETS = Table(
         _bth("dest_qp", "destination queue pair; InfiniBand transport only", "dest_qp"),
         _bth("psn", "packet sequence number; InfiniBand transport only", "psn"),
         _column("payload_bytes", "int", "bytes of payload",
-                lambda batch: batch.number("length", lambda one: one.segment.length if one.segment else None)),
+                lambda batch: batch.number("length", lambda packet: packet.segment.length if packet.segment else None)),
         _column("payload_captured_bytes", "int", "bytes of payload in the capture",
-                lambda batch: batch.number("captured", lambda one: one.segment.captured if one.segment else None)),
+                lambda batch: batch.number(
+                    "captured", lambda packet: packet.segment.captured if packet.segment else None)),
         _column("rpc", "int", "number of the RPC it belongs to", lambda batch: batch.rpcs, "contents"),
         _column("info", "text", "one line about it", lambda batch: batch.infos, "contents"),
         *place_columns("", "frame", "the frame"),
@@ -425,8 +426,8 @@ def _gss(name: str, type: str, meaning: str, value: Callable[[GssCredential], An
 
 
 def _direction(message: Message) -> str | None:
-    found = message.header.direction
-    return None if found is None else DIRECTION_NAMES[found]
+    direction = message.header.direction
+    return None if direction is None else DIRECTION_NAMES[direction]
 
 
 _RPCS = Table(
@@ -446,13 +447,13 @@ _RPCS = Table(
         _column("client", "text", "address of the client", RpcBatch.clients),
         _column("server", "text", "address of the server", RpcBatch.servers),
         _procedure("program", "text", "name of the RPC program",
-                   lambda one: None if one.program is None else program_name(one.program)),
-        _procedure("program_number", "int", "its number", lambda one: one.program),
-        _procedure("version", "int", "version of the program", lambda one: one.version),
-        _procedure("minor_version", "int", "of an NFSv4 COMPOUND", lambda one: one.minor_version),
-        _procedure("procedure", "text", "name of the procedure", lambda one: one.name or None),
-        _procedure("procedure_number", "int", "its number", lambda one: one.procedure),
-        _procedure("operations", "texts", "operations of a COMPOUND, in order", lambda one: one.operations or None),
+                   lambda names: None if names.program is None else program_name(names.program)),
+        _procedure("program_number", "int", "its number", lambda names: names.program),
+        _procedure("version", "int", "version of the program", lambda names: names.version),
+        _procedure("minor_version", "int", "of an NFSv4 COMPOUND", lambda names: names.minor_version),
+        _procedure("procedure", "text", "name of the procedure", lambda names: names.name or None),
+        _procedure("procedure_number", "int", "its number", lambda names: names.procedure),
+        _procedure("operations", "texts", "operations of a COMPOUND, in order", lambda names: names.operations or None),
         _column(
             "state",
             "text",
@@ -495,9 +496,9 @@ _RPCS = Table(
                 lambda batch: batch.with_rdma(batch.objects("int", lambda rpc: next(
                     (message.header.version for message in (rpc.call, rpc.reply) if message is not None), None), 1))),
         _column("call_rdma_procedure", "text", "RDMA_MSG, RDMA_NOMSG, …, of the call",
-                lambda batch: batch.rdma_procedure("text", "call", lambda *one: procedure_name(*one) or None)),
+                lambda batch: batch.rdma_procedure("text", "call", lambda *header: procedure_name(*header) or None)),
         _column("reply_rdma_procedure", "text", "RDMA_MSG, RDMA_NOMSG, RDMA_ERROR, …, of the reply",
-                lambda batch: batch.rdma_procedure("text", "reply", lambda *one: procedure_name(*one) or None)),
+                lambda batch: batch.rdma_procedure("text", "reply", lambda *header: procedure_name(*header) or None)),
         _known("credits_requested", "by the call", "credits_requested", -1),
         _known("credits_granted", "by the reply", "credits_granted", -1),
         _known("invalidated_handle", "handle that the reply's Send With Invalidate revokes", "invalidated", -1),
@@ -599,9 +600,9 @@ def _step(name: str, type: str, meaning: str, value: Callable[[FileUses], Any], 
 
 
 def _steps(batch: RpcBatch) -> MaskedArray:
-    found = np.empty(int(batch.step_counts.sum()), object)
-    found[:] = [*chain.from_iterable(batch.steps)]
-    return masked(found)
+    steps = np.empty(int(batch.step_counts.sum()), object)
+    steps[:] = [*chain.from_iterable(batch.steps)]
+    return masked(steps)
 
 
 def _step_numbers(batch: RpcBatch) -> MaskedArray:
@@ -634,8 +635,8 @@ _OPERATIONS = Table(
 
 def _qp(end: int) -> Callable[[Conversation], int | None]:
     def value(conversation: Conversation) -> int | None:
-        found = conversation.connection.endpoints[end]
-        return None if found.port is not None else found.qpn
+        endpoint = conversation.connection.endpoints[end]
+        return None if endpoint.port is not None else endpoint.qpn
 
     return value
 
@@ -645,16 +646,16 @@ def _of_endpoint(end: int) -> tuple[TableColumn, ...]:
     name, side = (("client", "client"), ("server", "server"))[end]
     return (
         TableColumn(f"{name}_packets", "int", f"packets that the {side} sent; TCP segments with payload for iWARP",
-               lambda one: (one.connection.packets[end] or one.connection.segments[end])),
+               lambda conversation: (conversation.connection.packets[end] or conversation.connection.segments[end])),
         TableColumn(f"{name}_bytes", "int", f"payload bytes that the {side} sent, retransmissions included",
-               lambda one: one.connection.bytes[end]),
+               lambda conversation: conversation.connection.bytes[end]),
         TableColumn(f"{name}_retransmitted_packets", "int", f"packets or segments that the {side} retransmitted",
-               lambda one: one.connection.retransmitted_packets[end]),
+               lambda conversation: conversation.connection.retransmitted_packets[end]),
         TableColumn(f"{name}_missing_packets", "int",
                f"packets or segments that the {side} sent and that are not in the capture",
-               lambda one: one.connection.missing_packets[end]),
+               lambda conversation: conversation.connection.missing_packets[end]),
         TableColumn(f"{name}_inline_bytes", "int", f"inline threshold of the {side}: its largest Send",
-               lambda one: one.known_inline_threshold(end)[0]),
+               lambda conversation: conversation.known_inline_threshold(end)[0]),
     )  # fmt: skip
 
 
@@ -663,35 +664,42 @@ _CONNECTIONS = Table(
     "conversation",
     "a connection, at the end of the capture",
     (
-        TableColumn("number", "int", "in order of appearance", lambda one: one.connection.number),
-        TableColumn("transport", "text", "RoCEv2, RoCEv1, InfiniBand or iWARP", lambda one: one.connection.transport),
-        TableColumn("protocol", "text", "rpcrdma, other or unknown", lambda one: one.protocol),
-        TableColumn("client", "text", "address of the client", lambda one: one.connection.endpoints[0].address),
-        TableColumn("server", "text", "address of the server", lambda one: one.connection.endpoints[1].address),
+        TableColumn("number", "int", "in order of appearance", lambda conversation: conversation.connection.number),
+        TableColumn("transport", "text", "RoCEv2, RoCEv1, InfiniBand or iWARP",
+               lambda conversation: conversation.connection.transport),
+        TableColumn("protocol", "text", "rpcrdma, other or unknown", lambda conversation: conversation.protocol),
+        TableColumn("client", "text", "address of the client",
+               lambda conversation: conversation.connection.endpoints[0].address),
+        TableColumn("server", "text", "address of the server",
+               lambda conversation: conversation.connection.endpoints[1].address),
         TableColumn("client_qp", "int", "queue pair of the client; InfiniBand transport only", _qp(0)),
         TableColumn("server_qp", "int", "queue pair of the server; InfiniBand transport only", _qp(1)),
-        TableColumn("service_port", "int", "service port", lambda one: one.connection.service_port),
+        TableColumn("service_port", "int", "service port", lambda conversation: conversation.connection.service_port),
         TableColumn("paired_by", "text", "CM, TCP, inferred or one direction only: how its two directions were found",
-               lambda one: one.connection.paired_by),
-        TableColumn("confidence", "float", "how sure that is, 0 to 1", lambda one: one.connection.confidence),
-        TableColumn("path_mtu_bytes", "int", "payload of a full packet", lambda one: one.connection.path_mtu),
-        TableColumn("first_time_ns", "int", "its first packet", lambda one: one.connection.first_time),
-        TableColumn("last_time_ns", "int", "its last packet", lambda one: one.connection.last_time),
-        TableColumn("first_frame", "int", "its first frame", lambda one: one.connection.first_frame),
-        TableColumn("last_frame", "int", "its last frame", lambda one: one.connection.last_frame),
+               lambda conversation: conversation.connection.paired_by),
+        TableColumn("confidence", "float", "how sure that is, 0 to 1",
+               lambda conversation: conversation.connection.confidence),
+        TableColumn("path_mtu_bytes", "int", "payload of a full packet",
+               lambda conversation: conversation.connection.path_mtu),
+        TableColumn("first_time_ns", "int", "its first packet",
+               lambda conversation: conversation.connection.first_time),
+        TableColumn("last_time_ns", "int", "its last packet", lambda conversation: conversation.connection.last_time),
+        TableColumn("first_frame", "int", "its first frame", lambda conversation: conversation.connection.first_frame),
+        TableColumn("last_frame", "int", "its last frame", lambda conversation: conversation.connection.last_frame),
         *(column for end in (0, 1) for column in _of_endpoint(end)),
         TableColumn("lowest_credits_requested", "int", "least credit value of forward calls",
-               lambda one: one.credits_requested and one.credits_requested[0]),
+               lambda conversation: conversation.credits_requested and conversation.credits_requested[0]),
         TableColumn("highest_credits_requested", "int", "greatest credit value of forward calls",
-               lambda one: one.credits_requested and one.credits_requested[1]),
+               lambda conversation: conversation.credits_requested and conversation.credits_requested[1]),
         TableColumn("lowest_credits_granted", "int", "least credit value of forward replies",
-               lambda one: one.credits_granted and one.credits_granted[0]),
+               lambda conversation: conversation.credits_granted and conversation.credits_granted[0]),
         TableColumn("highest_credits_granted", "int", "greatest credit value of forward replies",
-               lambda one: one.credits_granted and one.credits_granted[1]),
-        TableColumn("ended_by", "text", "what ended it", lambda one: one.connection.ended_by or None),
+               lambda conversation: conversation.credits_granted and conversation.credits_granted[1]),
+        TableColumn("ended_by", "text", "what ended it", lambda conversation: conversation.connection.ended_by or None),
         TableColumn("metadata_server", "text",
                "of a connection with a pNFS data server: address of the metadata server that named it",
-               lambda one: one.data_server and one.data_server.metadata_server, needs="contents"),
+               lambda conversation: conversation.data_server and conversation.data_server.metadata_server,
+               needs="contents"),
         *place_columns("first_", "first_frame", "its first frame"),
         *place_columns("last_", "last_frame", "its last frame"),
     ),
