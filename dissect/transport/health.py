@@ -18,7 +18,7 @@ from .retransmissions import NONE, InferredLoss, Retransmission, Tally
 MAX_PENDING = 16384
 """Requests whose acknowledgement is waited for."""
 
-_READ_REQUEST = 0x0C
+READ_REQUEST = 0x0C
 
 Value = TypeVar("Value", np.int64, np.bool_)
 
@@ -116,7 +116,7 @@ class Acknowledgements:
         reads: Rows | None = None
         if requests is not None:
             fresh = self._fresh(requests, head)
-            is_read = fresh["opcode"] == _READ_REQUEST
+            is_read = fresh["opcode"] == READ_REQUEST
             self._psns = _pending(self._psns, fresh["psn"])
             self._times = _pending(self._times, fresh["time"])
             self._reads = _pending(self._reads, is_read)

@@ -10,13 +10,14 @@ from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...arrays import Bytes, Int64s, Rows, kept, places, some, steps, take
 from ...layers import opcodes
 from ...link.tcp import ACK, FIN, LARGEST, RIGHT, RST, SYN, WRONG
 from ...serial import TCP_SEQUENCE
 from ...units import duration
-from ..connection import AT_END, Connection
+from ..connection import Connection
 from ..health import (
     MEANINGS,
     NO_PAUSES,
@@ -27,7 +28,6 @@ from ..health import (
     TransportHealth,
     read_depth,
     recovery_delays,
-    seen_rows,
 )
 from ..operations import Operation
 from ..retransmissions import Recoveries, Retransmission, Silences, Timer
@@ -58,7 +58,7 @@ class IwarpDirection:
         """Of FPDUs that are trusted."""
         self.damaged_segments = 0
         """Segments that were dropped because of their TCP checksum."""
-        self._right_checksums = self._wrong_checksums = 0
+        self.right_checksums = self._wrong_checksums = 0
 
     @property
     def sender(self) -> int:
@@ -75,39 +75,6 @@ class IwarpDirection:
         """MPA Requests and Replies and FPDUs."""
         return (self.framing.startup is not None) + self.framing.count
 
-    def answered_early(self, rows: Rows, theirs: Rows) -> int | None:
-        """Of segments that the other direction acknowledged before they were captured, the frame of the first that did.
-
-        0 where that was in an earlier batch; None where there are none.  SEGMENT rows with payload, and
-        acknowledgements of the other direction.
-        """
-        if self.stream.next is None or not len(rows) or not (len(theirs) or self.acked is not None):
-            return None
-        expected = self.stream.next
-        at = TCP_SEQUENCE.unwrap_near(expected, rows["seq"])
-        before = expected if self.acked is None else TCP_SEQUENCE.unwrap(expected, self.acked)
-        reached = np.maximum.accumulate(np.concatenate(([before], _positions(expected, theirs["ack"]))))
-        early = (reached[theirs["frame"].searchsorted(rows["frame"])] > at) & (at >= expected)
-        if not some(early):
-            return None
-        _, first = np.unique(at, return_index=True)
-        if not len(fresh := at[np.intersect1d(first, np.flatnonzero(early))]):
-            return None
-        return int(np.append(0, theirs["frame"])[reached.searchsorted(fresh.min(), "right")])
-
-    def begins(self, rows: Rows) -> int:
-        """The frame that shows its first number, of SEGMENT rows: what was acknowledged before is not known."""
-        if self.stream.next is not None:
-            return 0
-        frames = rows["frame"][rows["flags"] & RST == 0]
-        return int(frames[0]) if len(frames) else AT_END
-
-    def acknowledge(self, rows: Rows) -> None:
-        """SEGMENT rows of acknowledgements, which say how much of this direction was received."""
-        if len(rows):
-            reference = int(rows["ack"][0]) if self.acked is None else self.acked
-            self.acked = max(reference, int(_positions(reference, rows["ack"]).max()))
-
     def receive(self, data: Bytes, rows: Rows, clock: SegmentClock) -> None:
         """Take undamaged SEGMENT rows in capture order."""
         # A reset may carry any sequence number.
@@ -120,7 +87,7 @@ class IwarpDirection:
             names = ("payload", "captured", "seq", "flags", "verdict")
             start, captured, seq, flags, verdict = (int(rows[name][at]) for name in names)
             head, expected = data[start : start + min(captured, HEADER)].tobytes(), self.stream.next
-            dropped = flags & (RST | SYN) or (verdict == WRONG and self._right_checksums)
+            dropped = flags & (RST | SYN) or (verdict == WRONG and self.right_checksums)
             right = not dropped and (expected is None or expected == seq)
             return right and len(head) == HEADER and is_mpa(head) and mpa_length(head) <= captured
         return False
@@ -131,24 +98,20 @@ class IwarpDirection:
         marks = (self.stream.waiting_since, self.framing.waiting_since(settled))
         return min((mark for mark in marks if mark is not None), default=None)
 
-    def undamaged(self, rows: Rows) -> Rows:
-        """SEGMENT rows without those that arrived damaged: the receiver drops them, and they are retransmitted.
+    def damaged(self, rows: Rows) -> NDArray[np.bool_]:
+        """Which SEGMENT rows arrived damaged: the receiver drops them, and they are retransmitted.
 
         A wrong checksum means something only where nearly all are right: a network card may compute or check them
         elsewhere, and then the capture holds what is no checksum yet.
         """
-        wrong: Rows = rows["verdict"] == WRONG
-        right = rows["verdict"] == RIGHT
-        if some(wrong):
-            wrongs, rights = self._wrong_checksums + wrong.cumsum(), self._right_checksums + right.cumsum()
-            self._wrong_checksums = int(wrongs[-1])
-            wrong = wrong & (wrongs * RARE <= rights)
-        self._right_checksums += int(np.count_nonzero(right))
-        if not some(wrong):
-            return rows
-        self.damaged_segments += int(np.count_nonzero(wrong))
-        self.stream.retransmissions.damaged(take(rows, wrong))
-        return take(rows, ~wrong)
+        wrong, right = rows["verdict"] == WRONG, rows["verdict"] == RIGHT
+        wrongs, rights = self._wrong_checksums + wrong.cumsum(), self.right_checksums + right.cumsum()
+        self._wrong_checksums, self.right_checksums = int(wrongs[-1]), int(rights[-1])
+        damaged: NDArray[np.bool_] = wrong & (wrongs * RARE <= rights)
+        if some(damaged):
+            self.damaged_segments += int(np.count_nonzero(damaged))
+            self.stream.retransmissions.damaged(take(rows, damaged))
+        return damaged
 
 
 PAUSE = 100_000_000
@@ -158,10 +121,10 @@ RECENT = 1024
 MAX_PENDING = 4096
 LEAST_RTO = 200_000_000
 """Nanoseconds: Linux's, and of most others; RFC 6298, 2.4, has a second."""
-_DATA, _ACK = 0x04, 0x11
+WITH_DATA, ONLY_ACK = 0x04, 0x11
 """Opcodes that stand for segments with payload and without: a Send, an Acknowledge."""
 
-assert opcodes.IS_ACKNOWLEDGE[_ACK] and not opcodes.IS_ACKNOWLEDGE[_DATA]
+assert opcodes.IS_ACKNOWLEDGE[ONLY_ACK] and not opcodes.IS_ACKNOWLEDGE[WITH_DATA]
 
 TCP_UNKNOWN = CapturePoint(
     "undecidable",
@@ -187,26 +150,40 @@ class AckWaits:
     def __init__(self) -> None:
         self.pauses = [NO_PAUSES, NO_PAUSES]
         """By direction of the data."""
-        self._times, self._kinds = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        self._times, self._kinds = list[int](), list[int]()
         """Of the last two segments."""
 
-    def feed(self, rows: Rows, forward: Rows) -> None:
-        """SEGMENT rows of one batch, in capture order, and which of them are of direction 0."""
-        times = np.concatenate((self._times, rows["time"]))
-        waits = times[1:] - times[:-1]
-        late = waits[:-1]
-        delayed = ((late >= DELAYS[0][0]) & (late <= DELAYS[0][1])) | ((late >= DELAYS[1][0]) & (late <= DELAYS[1][1]))
-        at = places(delayed & (waits[1:] >= 0) & (waits[1:] <= PROMPT))
-        if not len(at):
-            rows, forward = rows[-2:], forward[-2:]
-        # 0 and 1: data of a direction; 2 and 3: the other one acknowledges them, and no more.
-        bare = (rows["length"] == 0) & (rows["flags"] & (ACK | RST | SYN | FIN) == ACK)
-        kinds = np.where(rows["length"] > 0, ~forward, np.where(bare, 2 + forward, -1))
-        kinds = np.concatenate((self._kinds, kinds))
-        at = at[(kinds[at] >= 0) & (kinds[at] <= 1) & (kinds[at + 1] == kinds[at] + 2) & (kinds[at + 2] == kinds[at])]
-        for direction, wait in zip(kinds[at].tolist(), late[at].tolist(), strict=True):
-            self.pauses[direction] = self.pauses[direction].longer(wait)
-        self._times, self._kinds = times[-2:].copy(), kinds[-2:].copy()
+    def feed(self, times: Int64s, kinds: Int64s, pauses: bool) -> None:
+        """The times of the segments of one batch, in capture order, and what they are (``kinds_of``); ``pauses``: what
+        is between two of them may be one."""
+        first, last = times[:2].tolist(), slice(max(0, len(times) - 2), None)
+        edge = np.array([*self._times, *first], np.int64)
+        if pauses or some(delayed(np.diff(edge))):
+            times = np.append(np.array(self._times, np.int64), times)
+            kinds = np.append(np.array(self._kinds, np.int64), kinds)
+            waits = np.diff(times)
+            at = places(delayed(waits[:-1]) & (waits[1:] >= 0) & (waits[1:] <= PROMPT))
+            kind = kinds[at]
+            at = at[(kind >= 0) & (kind <= 1) & (kinds[at + 1] == kind + 2) & (kinds[at + 2] == kind)]
+            for direction, wait in zip(kinds[at].tolist(), waits[at].tolist(), strict=True):
+                self.pauses[direction] = self.pauses[direction].longer(wait)
+        self._times = [*self._times, *times[last].tolist()][-2:]
+        self._kinds = [*self._kinds, *kinds[last].tolist()][-2:]
+
+
+def delayed(waits: Int64s) -> NDArray[np.bool_]:
+    """Which of these nanoseconds an acknowledgement may have been delayed for."""
+    found = np.zeros(len(waits), np.bool_)
+    for low, high in DELAYS:
+        found |= (waits >= low) & (waits <= high)
+    return found
+
+
+def kinds_of(rows: Rows, forward: NDArray[np.bool_]) -> Int64s:
+    """Of SEGMENT rows, of which some are of direction 0: 0 and 1 for data of a direction, 2 and 3 where the other one
+    acknowledges it, and no more; -1 for others."""
+    bare = (rows["length"] == 0) & (rows["flags"] & (ACK | RST | SYN | FIN) == ACK)
+    return np.where(rows["length"] > 0, ~forward, np.where(bare, 2 + forward, -1))
 
 
 IDLE = 200_000_000
@@ -285,6 +262,16 @@ class Restarts:
         """Nanoseconds: when data was sent."""
         self._open: list[_Restart | None] = [None, None]
 
+    def quiet(self, direction: int, first: int | None) -> bool:
+        """Whether a direction, which sends data at that time (ns) next, was not idle before, nor is looked after."""
+        last = self._last[direction]
+        idle = first is not None and last is not None and first - last >= IDLE
+        return self._open[direction] is None and not idle
+
+    def passed(self, direction: int, last: int) -> None:
+        """A quiet direction sent data up to that time (ns), and was not idle."""
+        self._last[direction] = last
+
     def feed(self, rows: Rows, forward: Rows) -> None:
         """SEGMENT rows of one batch, in capture order, and which of them are of direction 0."""
         carrying = rows["length"] > 0
@@ -357,7 +344,7 @@ class IwarpHealth:
         self.terminates: tuple[list[TerminateMessage], list[TerminateMessage]] = [], []
         self.answers = Acknowledgements(), Acknowledgements()
         """By direction of the segments: how they were acknowledged."""
-        self._first: list[int | None] = [None, None]
+        self.first: list[int | None] = [None, None]
         """By direction: the first position of the stream that data may have."""
         self.seen = [0, 0]
         """Nanoseconds, by direction: of the last segment, with payload or without."""
@@ -373,34 +360,6 @@ class IwarpHealth:
         self._recoveries: tuple[int, Recoveries] | None = None
 
     # Input
-
-    def segments(self, direction: int, rows: Rows, carrying: Rows, back: Rows) -> None:
-        """SEGMENT rows of one batch before they are put in order: of a direction, those of them with payload, and
-        acknowledgements of the other direction."""
-        self.marked[direction] += int(np.count_nonzero(rows["congested"]))
-        if len(rows):
-            self.seen[direction] = max(self.seen[direction], int(rows["time"].max()))
-        rows = kept(carrying, carrying["flags"] & RST == 0)
-        head = self.directions[direction].stream.retransmissions.head
-        if head is None:
-            if not len(rows):
-                return
-            head = int(rows["seq"][0])
-        first = self._first[direction]
-        if first is None:
-            first = self._first[direction] = head
-        ends = _positions(head, rows["seq"]) + rows["length"]
-        furthest = max(head, int(ends.max())) if len(ends) else head
-        # None is of what is shown behind it, nor the last one of more than data: that is of a FIN.
-        reached = np.maximum.accumulate(np.append(head, ends))[rows["frame"].searchsorted(back["frame"])]
-        acks = np.minimum(_positions(head, back["ack"]), reached)
-        # That of a handshake is of no data: an earlier batch may have had it, before this was known to be iWARP.
-        of_data = acks > first
-        acks, back = acks[of_data], kept(back, of_data)
-        asked = seen_rows(rows, ends - 1, ends, _DATA) if len(rows) else None
-        carrying = np.where(back["length"] == 0, _ACK, _DATA)
-        answers = seen_rows(back, acks - 1, acks, carrying) if len(back) else None
-        self.answers[direction].feed(asked, answers, head, furthest)
 
     def sent(self, sender: int, fpdus: Fpdus) -> None:
         """Endpoint ``sender`` sent FPDUs."""
@@ -571,8 +530,3 @@ class IwarpHealth:
 
 def _moment(one: Retransmission) -> int:
     return one.retransmission_time or 0
-
-
-def _positions(head: int, numbers: Rows) -> Rows:
-    found: Rows = TCP_SEQUENCE.unwrap_near(head, numbers)
-    return found

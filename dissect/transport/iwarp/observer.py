@@ -25,7 +25,7 @@ from .fpdus import LEGAL, Fpdus
 from .framing import is_mpa
 from .records import MARK, MESSAGE_TYPE, begins, tls
 from .stream import REORDERED
-from .tcp_connection import TcpConnection
+from .tcp_connection import Fed, TcpConnection, feed_together
 
 TRIED = 64
 """Segments with payload by which a connection must have shown that it is iWARP."""
@@ -129,6 +129,8 @@ class IwarpObserver:
         """First frame that the batch has of the connection that is looked at."""
         self._opened: dict[Key, int] = {}
         """The same of those that are open, from the batch that they were opened in."""
+        self._waiting: dict[Key, tuple[int, Fed]] = {}
+        """What the batch has of those that are open, with the first frame of it, before it is fed."""
         self._found: dict[TcpConnection, int] = {}
         """Connections without a number, with the frames by which they go."""
 
@@ -156,6 +158,7 @@ class IwarpObserver:
             self._place = int(rows["frame"][part[0]])
             if group.key in looked_at and not self._passed_over(group):
                 events += self._take(group, segments, part, runs)
+        events += self._feed_waiting(segments, runs)
         if numbered:
             self.number()
         events.sort(key=itemgetter(0))
@@ -212,8 +215,8 @@ class IwarpObserver:
 
     def _take(self, group: _Group, segments: _Segments, members: Int64s, runs: list[TcpRun] | None) -> list[Event]:
         """Segments of one connection, a SYN only the first of them."""
-        events: list[Event] = []
         key, rows, first = group.key, segments.rows, int(members[0])
+        events = self._feed_waiting(segments, runs) if key in self._waiting else []
         tcp = self.open.get(key)
         if segments.opening[first]:
             direction, seq = segments.direction(first), int(rows["seq"][first])
@@ -240,14 +243,36 @@ class IwarpObserver:
                 if group.starts_up and (anew := self._starts_up(key, segments, members[1:])) is not None:
                     ends.append(anew + 1)
                 members, rest = np.split(members, [min(ends, default=len(members))])
+            taken, forward = take(rows, members), segments.forward[members]
+            if key not in self.trials and tcp.until_judged(segments.data, taken, forward) == len(taken):
+                self._waiting[key] = self._place, (tcp, members)
+                return events
+            events += self._feed_waiting(segments, runs)
             made: list[Run] | None = None if runs is None else []
-            delivered = tcp.feed(segments.data, take(rows, members), segments.forward[members], made)
+            delivered = tcp.feed(segments.data, taken, forward, made)
             if runs is not None and made:
                 runs += [(tcp, run) for run in made]
             events += self._register(key, tcp, delivered)
             if len(rest):
                 self._place = int(rows["frame"][rest[0]])
                 events += self._take(group, segments, rest, runs)
+        return events
+
+    def _feed_waiting(self, segments: _Segments, runs: list[TcpRun] | None) -> list[Event]:
+        """Feed the connections whose segments can be looked at together."""
+        waiting, self._waiting = self._waiting, {}
+        if not waiting:
+            return []
+        events, before = list[Event](), self._place
+        fed = [one for _, one in waiting.values()]
+        made: list[list[Run] | None] = [None if runs is None else [] for _ in fed]
+        delivered = feed_together(segments.data, segments.rows, segments.forward, fed, made)
+        for (key, (place, (tcp, _))), operations, mine in zip(waiting.items(), delivered, made, strict=True):
+            if runs is not None and mine:
+                runs += [(tcp, run) for run in mine]
+            self._place = place
+            events += self._register(key, tcp, operations)
+        self._place = before
         return events
 
     def _starts_up(self, key: Key, segments: _Segments, members: Int64s) -> int | None:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import Bytes, Int64s, Rows, places, some, steps
-from ...link.tcp import ECE, FIN, sack_blocks
+from ...link.tcp import sack_blocks
 from ...serial import TCP_SEQUENCE
 from ..connection import MAX_CONTRADICTED, Gap, fill_gaps, overlapping, with_gap
 from ..retransmissions import DUPLICATE, LATE, OpenRetransmission, Retransmission, SenderLedger, Silences
@@ -240,35 +240,38 @@ class TcpRetransmissions:
 
     # What the receiver says
 
-    def acknowledged(self, data: Bytes, rows: Rows, sent: Rows) -> None:
-        """Take SEGMENT rows of the receiver's acknowledgements; ``sent``: those of the sender in the same batch, with
-        payload."""
-        if not len(rows):
-            return
-        reference = self.head if self.head is not None or not len(sent) else int(sent["seq"][0])
-        self.echoes += int(np.count_nonzero(rows["flags"] & ECE))
-        zero = rows["window"] == 0
-        if some(zero):
-            self.zero_windows += int(np.count_nonzero(zero))
-            for frame in rows["frame"][zero].tolist():
-                self._mark(frame, ZERO_WINDOW)
-        if reference is None:
-            return
-        acks = TCP_SEQUENCE.unwrap_near(reference, rows["ack"])
+    @property
+    def last_ack(self) -> int:
+        """The position that the receiver's last segment acknowledges; -1 for none."""
+        return -1 if self._last_ack is None else self._last_ack[0]
+
+    def shut(self, frame: int) -> None:
+        """A segment of the receiver has a window of zero."""
+        self.zero_windows += 1
+        self._mark(frame, ZERO_WINDOW)
+
+    def acknowledged(
+        self, data: Bytes, rows: Rows, acks: Int64s, same: NDArray[np.bool_], odd: Int64s, sent: Rows
+    ) -> None:
+        """Take SEGMENT rows of the receiver's acknowledgements, and the positions that these acknowledge.
+
+        ``same``: which of them repeat the one before; ``odd``: indices of those that are odd; ``sent``: rows of the
+        sender in the same batch, with payload.
+        """
         frames, windows = rows["frame"], rows["window"]
         self._remember_acks()
-        self._acks = acks, frames
-        before, window = self._last_ack or (-1, -1)
+        self._acks = acks.copy(), frames.copy()
+        window = -1 if self._last_ack is None else self._last_ack[1]
         self._last_ack = int(acks[-1]), int(windows[-1])
-        same = steps(acks, before) == 0
-        odd = (rows["length"] == 0) & (rows["flags"] & FIN == 0) & (same | rows["selective"])
-        if not some(odd):
+        if not len(odd):
             return
+        reference = self.head if self.head is not None or not len(sent) else int(sent["seq"][0])
+        assert reference is not None
         steady = steps(windows, window) == 0
         ends = TCP_SEQUENCE.unwrap_near(reference, sent["seq"].astype(np.int64) + sent["length"])
         reached = np.concatenate(([reference], np.maximum(np.maximum.accumulate(ends), reference)))
         outstanding = reached[sent["frame"].searchsorted(frames)] > acks
-        for index in places(odd).tolist():
+        for index in odd.tolist():
             signs = bool(same[index]), bool(steady[index]), bool(outstanding[index])
             self._odd(data, rows[index], int(acks[index]), *signs)
 

@@ -8,10 +8,11 @@ from functools import partial
 from operator import itemgetter
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ...arrays import Bytes, Rows, kept, places, some, take
+from ...arrays import Bytes, Int64s, Rows, places, some, take
 from ...layers import iwarp_codes
-from ...link.tcp import ACK, FIN, RST, SEGMENT, SYN
+from ...link.tcp import ACK, FIN, RST, SEGMENT
 from ...serial import TCP_SEQUENCE
 from ..connection import ENDS, REFUSED, Connection, Endpoint, with_count
 from ..health import TransportHealth
@@ -21,6 +22,7 @@ from .assembly import GROUP, SEND, WRITE, Delivered, Fragment, MessageAssembly, 
 from .fpdus import Fpdus
 from .framing import Framing, Startup
 from .health import IwarpDirection, IwarpHealth
+from .portions import Portion, Sent, sent_in
 from .records import DatagramFraming, RecordFraming
 from .stream import REORDERED, SegmentClock
 
@@ -148,6 +150,10 @@ class Lifetime:
         self.data_segments += int(np.count_nonzero(rows["length"]))
         self.first = self.first or (int(frames[0]), int(times[0]))
         self.last = int(frames[-1]), int(times[-1])
+
+
+Fed = tuple["TcpConnection", Int64s]
+"""A connection, and the indices of its SEGMENT rows in a batch, ascending."""
 
 
 class TcpConnection:
@@ -281,12 +287,13 @@ class TcpConnection:
         Where ``runs`` is given, plain Sends are put there as long as nothing is lost or retransmitted.
         """
         ready: Delivered = []
-        while (count := self._until_judged(data, rows, forward)) < len(rows):
-            ready += self._feed(data, rows[:count], forward[:count], runs)
+        while len(rows):
+            count = self.until_judged(data, rows, forward)
+            ready += feed_together(data, rows, forward, [(self, np.arange(count))], [runs])[0]
             rows, forward = rows[count:], forward[count:]
-        return ready + self._feed(data, rows, forward, runs) if len(rows) else ready
+        return ready
 
-    def _until_judged(self, data: Bytes, rows: Rows, forward: Rows) -> int:
+    def until_judged(self, data: Bytes, rows: Rows, forward: Rows) -> int:
         """How many of the SEGMENT rows go up to one with which a Request or Reply may be known to be missing."""
         waiting = [number for number, one in enumerate(self.directions) if one.framing.awaiting]
         waits = any(self.directions[number].stream.waits for number in waiting)
@@ -298,33 +305,21 @@ class TcpConnection:
         there = (self.directions[number].starts_up(data, take(first, sent == (not number))) for number in waiting)
         return len(first) if waits or not all(there) else len(rows)
 
-    def _feed(self, data: Bytes, rows: Rows, forward: Rows, runs: list[Run] | None) -> Delivered:
+    def take(
+        self, data: Bytes, rows: Rows, forward: Rows, sent: tuple[Sent, Sent], runs: list[Run] | None
+    ) -> Delivered:
+        """Take SEGMENT rows as ``feed`` does, of which it is known what either direction ``sent``."""
         held = self._unsettled
         lifetime, before = self.lifetime, self.lifetime.segments
         lifetime.extend(rows)
-        sent = take(rows, forward), take(rows, ~forward)
+        frames = np.ascontiguousarray(rows["frame"])
         for direction, mine in zip(self.directions, sent, strict=True):
-            if isinstance(direction.framing, DatagramFraming):
-                direction.framing.place(data, mine)
-                self.placed |= zip(mine["frame"].tolist(), mine["seq"].tolist(), strict=True)
+            if self.transport == "UDP":
+                self.placed |= zip(mine.rows["frame"].tolist(), mine.rows["seq"].tolist(), strict=True)
                 self.placed = dict([*self.placed.items()][-KEPT_FRAMES:])
-        self.health.waits.feed(rows, forward)
-        self.health.restarts.feed(rows, forward)
-        frames, clocks, whole = np.ascontiguousarray(rows["frame"]), list[SegmentClock](), list[Rows]()
-        answers = [kept(one, one["flags"] & (ACK | RST) == ACK) for one in sent]
-        for number, direction in enumerate(self.directions):
-            begins = direction.begins(sent[number])
-            whole.append(direction.undamaged(sent[number]))
-            carrying, theirs = kept(whole[number], whole[number]["length"] > 0), answers[1 - number]
-            if (early := direction.answered_early(carrying, theirs)) is not None:
-                self._disordered = min(self._disordered or lifetime.last[0], early or lifetime.since)
-            clocks.append(SegmentClock(before, frames, rows["time"], direction.acked, theirs))
-            direction.acknowledge(theirs)
-            theirs = kept(theirs, (theirs["flags"] & SYN == 0) & (theirs["frame"] > begins))
-            self.health.segments(number, sent[number], carrying, theirs)
-            direction.stream.retransmissions.acknowledged(data, theirs, carrying)
-        for direction, mine, clock in zip(self.directions, whole, clocks, strict=True):
-            direction.receive(data, mine, clock)
+            if mine.early is not None:
+                self._disordered = min(self._disordered or lifetime.last[0], mine.early or lifetime.since)
+            direction.receive(data, mine.rows, SegmentClock(before, frames, rows["time"], mine.acked, mine.answers))
         for index in places(rows["flags"] & (FIN | RST)).tolist():
             lifetime.closed = True
             what = "RST" if rows["flags"][index] & RST else "FIN"
@@ -580,6 +575,17 @@ class TcpConnection:
         self._closings.clear()
         ready.sort(key=itemgetter(0))
         return ready
+
+
+def feed_together(
+    data: Bytes, rows: Rows, forward: NDArray[np.bool_], fed: Sequence[Fed], runs: Sequence[list[Run] | None]
+) -> list[Delivered]:
+    """As ``TcpConnection.feed`` of each connection, of rows up to where ``until_judged`` says; ``runs``: of each."""
+    sent = sent_in(data, rows, forward, [Portion(tcp.health, members) for tcp, members in fed])
+    return [
+        tcp.take(data, take(rows, members), forward[members], mine, made)
+        for (tcp, members), mine, made in zip(fed, sent, runs, strict=True)
+    ]
 
 
 def _shared_orders(fresh: Sequence[tuple[int, Fpdus]]) -> list[int]:

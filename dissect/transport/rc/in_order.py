@@ -8,17 +8,17 @@ else is left to ``RcLink.feed``, which is the reference; a property test holds t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...arrays import Bytes, Int64s, Rows, copied, places, stretches, take
+from ...arrays import Bytes, Int64s, Rows, copied, places, take
 from ...layers import opcodes
 from ...serial import PSN
-from ..health import AnsweredBatch, seen_rows
+from ..health import seen_rows
 from ..operations import Operation
 from ..runs import EXTRA, Run, SendRun, TransferRun
+from ..sections import BEYOND, Matched, Packets, QueueSections, reads_of
 from .assembly import SEND_ONLY, transfer_rows
 from .health import CONGESTION_EXPERIENCED, PAUSE
 from .link import RcLink
@@ -30,69 +30,11 @@ MANY = 4
 """Connections of a batch from which on this takes less time."""
 MAX_SECTION = 1 << 20
 """PSNs of one send queue in a batch, so that none occurs twice."""
-_BEYOND = 1 << 40
-"""More than the PSNs of a batch, whatever they claim: what keys of queues are apart."""
-
 _REQUESTS = (SEND_ONLY & ~opcodes.IS_RESPONSE) | (opcodes.IS_WRITE & (EXTRA == 0)) | opcodes.IS_READ_REQUEST
 _ANSWERS = opcodes.IS_ACKNOWLEDGE | opcodes.IS_READ_RESPONSE
 
 Portion = tuple[RcLink, Int64s, Int64s]
 """A connection and the indices of its packets in a batch, by sender."""
-
-
-class _Sections:
-    """Stretches of rows that belong to endpoint 0 and endpoint 1 of a connection, then of the next, and so on."""
-
-    def __init__(self, owners: Int64s, count: int) -> None:
-        """``owners``: of each row the section, ascending; ``count``: sections."""
-        self.owners = owners
-        self.starts: Int64s = owners.searchsorted(np.arange(count + 1))
-        self._edges: list[int] = self.starts.tolist()
-
-    def __getitem__(self, section: int) -> tuple[int, int]:
-        return self._edges[section], self._edges[section + 1]
-
-    @property
-    def within(self) -> Int64s:
-        """The place of each row in its section."""
-        found: Int64s = np.arange(len(self.owners)) - self.starts[self.owners]
-        return found
-
-    @property
-    def goes_on(self) -> NDArray[np.bool_]:
-        """For each row but the last, whether the next one is of the same section."""
-        found: NDArray[np.bool_] = self.owners[1:] == self.owners[:-1]
-        return found
-
-    def part(self, chosen: Int64s) -> _Sections:
-        """The sections of some of the rows."""
-        return _Sections(self.owners[chosen], len(self.starts) - 1)
-
-    def ends(self, column: Rows) -> tuple[list[int], list[int]]:
-        """The first and the last value of each section; any where it is empty."""
-        values = np.append(column, column[:0].dtype.type(0))
-        return values[self.starts[:-1]].tolist(), values[self.starts[1:] - 1].tolist()
-
-    def sums(self, column: Rows) -> list[int]:
-        """The sum over each section."""
-        found: list[int] = np.diff(np.append(0, np.cumsum(column, dtype=np.int64))[self.starts]).tolist()
-        return found
-
-
-class _Packets(NamedTuple):
-    """Requests, or answers by what they answer; sections are send queues."""
-
-    rows: Rows
-    psns: Int64s
-    """Unwrapped."""
-    ends: Int64s
-    """PSNs behind what each takes or answers."""
-    sections: _Sections
-
-    def of(self, queues: NDArray[np.bool_]) -> _Packets:
-        """The packets of some queues alone."""
-        chosen = places(queues[self.sections.owners])
-        return _Packets(take(self.rows, chosen), self.psns[chosen], self.ends[chosen], self.sections.part(chosen))
 
 
 def feed_together(
@@ -107,7 +49,7 @@ def feed_together(
     parts = [part for _, *both in eligible for part in both]
     counts = np.array([len(part) for part in parts])
     table = take(rows, np.concatenate(parts))
-    senders = _Sections(np.repeat(np.arange(len(counts)), counts), len(counts))
+    senders = QueueSections(np.repeat(np.arange(len(counts)), counts), len(counts))
     good, requests, answers = _in_order(table, senders, links)
     right = good[::2] & good[1::2]
     chosen: list[int] = places(right).tolist()
@@ -126,7 +68,9 @@ def feed_together(
     return [], left
 
 
-def _in_order(table: Rows, senders: _Sections, links: Sequence[RcLink]) -> tuple[NDArray[np.bool_], _Packets, _Packets]:
+def _in_order(
+    table: Rows, senders: QueueSections, links: Sequence[RcLink]
+) -> tuple[NDArray[np.bool_], Packets, Packets]:
     """Which sections have only packets in order; the requests, and the answers by what they answer."""
     count = 2 * len(links)
     owners, opcode, length = senders.owners, table["opcode"], table["length"]
@@ -145,7 +89,7 @@ def _in_order(table: Rows, senders: _Sections, links: Sequence[RcLink]) -> tuple
     times, parts = table["time"][carrying], senders.part(carrying)
     good[parts.owners[1:][(times[1:] < times[:-1]) & parts.goes_on]] = False
     requests = take(table, requesting)
-    asked = _Sections(owners[requesting], count)
+    asked = QueueSections(owners[requesting], count)
     spans, reads = np.ones(len(requests), np.int64), places(requests["opcode"] == READ_REQUEST)
     lengths = requests["dma_length"][reads].astype(np.int64)
     spans[reads] = np.minimum(-(-lengths // mtus[asked.owners[reads]]), MAX_SECTION)
@@ -162,16 +106,16 @@ def _in_order(table: Rows, senders: _Sections, links: Sequence[RcLink]) -> tuple
     acked = (answers["psn"].astype(np.int64) - behind + PSN.half) % PSN.modulus - PSN.half + behind
     wrong = (acked >= behind) | (acked < before[answered])
     fresh = places(~wrong & (acked >= heads[answered]))
-    keys = asked.owners * _BEYOND + psns - heads[asked.owners]
-    sought = answered[fresh] * _BEYOND + acked[fresh] - heads[answered[fresh]]
+    keys = asked.owners * BEYOND + psns - heads[asked.owners]
+    sought = answered[fresh] * BEYOND + acked[fresh] - heads[answered[fresh]]
     wrong[fresh] |= requests["frame"][keys.searchsorted(sought, side="right") - 1] > answers["frame"][fresh]
     wrong[1:] |= (answered[1:] == answered[:-1]) & (acked[1:] < acked[:-1])
     good[answered[wrong]] = False
-    found = _Packets(requests, psns, ends, asked), _Packets(answers, acked, acked + 1, _Sections(answered, count))
+    found = Packets(requests, psns, ends, asked), Packets(answers, acked, acked + 1, QueueSections(answered, count))
     return good & _all_read(*found, mtus), *found
 
 
-def _broken(rows: Rows, sections: _Sections) -> NDArray[np.bool_]:
+def _broken(rows: Rows, sections: QueueSections) -> NDArray[np.bool_]:
     """Which requests show a message that is not whole, or has another size than it says."""
     if not len(rows):
         return np.zeros(0, np.bool_)
@@ -185,9 +129,9 @@ def _broken(rows: Rows, sections: _Sections) -> NDArray[np.bool_]:
     return broken
 
 
-def _all_read(requests: _Packets, answers: _Packets, mtus: Int64s) -> NDArray[np.bool_]:
+def _all_read(requests: Packets, answers: Packets, mtus: Int64s) -> NDArray[np.bool_]:
     """For which queues the responses are those of its RDMA Reads, all of them and none twice; MTUs by queue."""
-    reads, responses = _reads(requests, answers)
+    reads, responses = reads_of(requests, answers)
     asking, answering = requests.sections.owners[reads], answers.sections.owners[responses]
     sizes = (requests.ends - requests.psns)[reads]
     good: NDArray[np.bool_] = np.bincount(asking, sizes, len(mtus)) == np.bincount(answering, minlength=len(mtus))
@@ -204,12 +148,7 @@ def _all_read(requests: _Packets, answers: _Packets, mtus: Int64s) -> NDArray[np
     return good
 
 
-def _reads(requests: _Packets, answers: _Packets) -> tuple[Int64s, Int64s]:
-    """RDMA Read requests, and their responses."""
-    return places(requests.rows["opcode"] == READ_REQUEST), places(opcodes.IS_READ_RESPONSE[answers.rows["opcode"]])
-
-
-def _note_packets(table: Rows, senders: _Sections, links: Sequence[RcLink], chosen: Sequence[int]) -> None:
+def _note_packets(table: Rows, senders: QueueSections, links: Sequence[RcLink], chosen: Sequence[int]) -> None:
     """Count all packets, and when payload was sent."""
     sizes = senders.sums(table["length"])
     (first_frames, last_frames), (first_times, last_times) = map(senders.ends, (table["frame"], table["time"]))
@@ -234,16 +173,16 @@ def _note_packets(table: Rows, senders: _Sections, links: Sequence[RcLink], chos
                     counts.carried(sizes[section], firsts[section], lasts[section], active[section])
 
 
-def _note_health(requests: _Packets, answers: _Packets, links: Sequence[RcLink], chosen: Sequence[int]) -> None:
+def _note_health(requests: Packets, answers: Packets, links: Sequence[RcLink], chosen: Sequence[int]) -> None:
     """Count what was answered, and how fast."""
     rows, _, behind, sections = requests
     times, frames = np.ascontiguousarray(rows["time"]), np.ascontiguousarray(rows["frame"])
     _, reached = sections.ends(behind)
     answered = seen_rows(answers.rows, answers.psns, answers.ends, answers.rows["opcode"])
-    responses = _reads(requests, answers)[1]
+    responses = reads_of(requests, answers)[1]
     read_by = answers.sections.part(responses)
     _, read = read_by.ends(answers.ends[responses])
-    matched = _Matched(requests, answers, links)
+    matched = Matched(requests, answers, links)
     for place in chosen:
         link = links[place]
         health, remember = link.health, not link.closing
@@ -267,7 +206,7 @@ def _note_health(requests: _Packets, answers: _Packets, links: Sequence[RcLink],
 
 
 def _deliver(
-    data: Bytes, requests: _Packets, answers: _Packets, links: Sequence[RcLink], chosen: Sequence[int]
+    data: Bytes, requests: Packets, answers: Packets, links: Sequence[RcLink], chosen: Sequence[int]
 ) -> list[tuple[RcLink, Run]]:
     """The Operations of the requests."""
     rows, psns, behind, sections = requests
@@ -279,7 +218,7 @@ def _deliver(
     transfers, by = transfer_rows(move_rows, starts, places(ENDS[move_rows["opcode"]])), moved_by.part(starts)
     for name in ("first", "behind"):
         transfers[name] -= moved_by.starts[by.owners].astype(np.int32)
-    reads, responses = _reads(requests, answers)
+    reads, responses = reads_of(requests, answers)
     read, read_by = places(move_rows["opcode"][starts] == READ_REQUEST), sections.part(reads)
     response_rows, answered_by = take(answers.rows, responses), answers.sections.part(responses)
     until = np.cumsum(behind[reads] - psns[reads])
@@ -321,95 +260,3 @@ def _deliver(
             if not link.closing:
                 queue.sent.keep(copied(sent[max(first, end - KEPT) : end]), data, queue.acked)
     return runs
-
-
-class _Matched:
-    """Requests and what acknowledged them, of all queues."""
-
-    def __init__(self, requests: _Packets, answers: _Packets, links: Sequence[RcLink]) -> None:
-        """Those of earlier batches that wait for it are found in ``links``."""
-        pending = [answer.pending for link in links for answer in link.health.answers]
-        count, answered = len(pending), answers.sections.owners
-        counts = [len(early) for early, _ in pending]
-        early_owners = np.repeat(np.arange(count), counts)
-        owners = np.append(early_owners, requests.sections.owners)
-        order = owners.argsort(kind="stable")
-        owners = owners[order]
-        psns = np.concatenate([*(early for early, _ in pending), requests.psns])[order]
-        times = np.concatenate([*(early for _, early in pending), requests.rows["time"]])[order]
-        reads = np.append(np.zeros(len(early_owners), np.bool_), requests.rows["opcode"] == READ_REQUEST)[order]
-        base = np.zeros(count, np.int64)
-        base[owners[::-1]] = psns[::-1]
-        asked = owners * _BEYOND + psns - base[owners]
-        # Of a queue without requests none is looked for.
-        reached = answered * _BEYOND + np.clip(answers.psns - base[answered], -1, _BEYOND - 2)
-        by = reached.searchsorted(asked)
-        found = np.zeros(len(asked), np.bool_)
-        inside = by < len(reached)
-        found[inside] = answered[by[inside]] == owners[inside]
-        self._pending = _Sections(owners[~found], count)
-        self._psns, self._times = psns[~found], times[~found]
-        by, owners, reads, exact = by[found], owners[found], reads[found], reached[by[found]] == asked[found]
-        delays = np.maximum(answers.rows["time"][by] - times[found], 0)
-        is_ack = opcodes.IS_ACKNOWLEDGE[answers.rows["opcode"]]
-        acked = ~reads & is_ack[by]
-        self._delays, self._turnarounds, self._read_delays = (
-            (delays[of], _Sections(owners[of], count)) for of in (~reads, acked & exact, reads & exact)
-        )
-        by, owners = by[acked], owners[acked]
-        self._acknowledged: list[int] = np.bincount(owners, minlength=count).tolist()
-        starts = stretches(by)
-        sizes = np.diff(np.append(starts, len(by)))
-        owning = owners[starts]
-        self._advancing: list[int] = np.bincount(owning, minlength=count).tolist()
-        largest = np.zeros(count, np.int64)
-        np.maximum.at(largest, owning, sizes)
-        self._largest: list[int] = largest.tolist()
-        self._answers = answers.sections
-        self._acks = answers.sections.sums(is_ack)
-        self._reading: list[int] = _outstanding(requests, answers, links).tolist()
-        (_, self._acked), (_, self._at) = map(answers.sections.ends, (answers.psns, answers.rows["time"]))
-
-    def of(self, section: int) -> AnsweredBatch:
-        """What was matched of one queue."""
-        first, end = self._answers[section]
-        pending = slice(*self._pending[section])
-        delays, turnarounds, read_delays = (
-            values[slice(*sections[section])]
-            for values, sections in (self._delays, self._turnarounds, self._read_delays)
-        )
-        return AnsweredBatch(
-            self._acks[section],
-            self._acked[section] if first < end else None,
-            self._at[section],
-            delays,
-            turnarounds,
-            read_delays,
-            self._acknowledged[section],
-            self._advancing[section],
-            self._largest[section],
-            self._reading[section],
-            self._psns[pending],
-            self._times[pending],
-        )
-
-
-def _outstanding(requests: _Packets, answers: _Packets, links: Sequence[RcLink]) -> Int64s:
-    """How many RDMA Reads of each queue were open at one time, at most."""
-    found = np.zeros(2 * len(links), np.int64)
-    reads, _ = _reads(requests, answers)
-    if not len(reads):
-        return found
-    sections, answered = requests.sections.part(reads), answers.sections.owners
-    owners, frames = sections.owners, requests.rows["frame"][reads]
-    first = frames.min()
-    at = (answered * _BEYOND + np.clip(answers.rows["frame"] - first, -1, None)).searchsorted(
-        owners * _BEYOND + frames - first
-    ) - 1  # fmt: skip
-    before = np.array([answer.acked for link in links for answer in link.health.answers])[owners]
-    done = np.where(at >= answers.sections.starts[owners], answers.psns[at], before) + 1
-    base = requests.psns[requests.sections.starts[owners]]
-    keys = owners * _BEYOND + requests.ends[reads] - base
-    complete = keys.searchsorted(owners * _BEYOND + np.maximum(done - base, 0), side="right") - sections.starts[owners]
-    np.maximum.at(found, owners, sections.within + 1 - complete)
-    return found

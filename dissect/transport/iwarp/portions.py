@@ -1,0 +1,275 @@
+"""What connections over TCP sent in a batch, and what of it was acknowledged: of all connections together.
+
+Looking at one connection after the other costs more than its segments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...arrays import Bytes, Int64s, Rows, places, some, stretches, take, unique
+from ...link.tcp import ACK, ECE, FIN, RIGHT, RST, SYN, WRONG
+from ...serial import TCP_SEQUENCE
+from ..connection import AT_END
+from ..health import SEEN
+from ..sections import Matched, Packets, QueueSections
+from .health import IDLE, ONLY_ACK, WITH_DATA, IwarpDirection, IwarpHealth, delayed, kinds_of
+from .records import DatagramFraming
+
+
+class Portion(NamedTuple):
+    """The segments that a batch has of one connection."""
+
+    health: IwarpHealth
+    members: Int64s
+    """Indices of SEGMENT rows, ascending."""
+
+
+class Sent(NamedTuple):
+    """What a portion has of one direction."""
+
+    rows: Rows
+    """SEGMENT rows, in capture order, without those that arrived damaged."""
+    answers: Rows
+    """Those of the other direction with acknowledgements."""
+    acked: int | None
+    """Position up to which the receiver had everything before; None: not known."""
+    early: int | None
+    """The frame of the first that acknowledged any of it before it was captured; 0 where that was in an earlier batch,
+    None where none did."""
+
+
+class _BySender(NamedTuple):
+    """SEGMENT rows by the direction that sent them."""
+
+    rows: Rows
+    sections: QueueSections
+
+    def which(self, chosen: NDArray[np.bool_]) -> _BySender:
+        index = places(chosen)
+        return self if len(index) == len(chosen) else _BySender(take(self.rows, index), self.sections.part(index))
+
+    def of(self, direction: int) -> Rows:
+        return self.rows[slice(*self.sections[direction])]
+
+    def positions(self, name: str, near: Int64s) -> Int64s:
+        """Sequence numbers, each nearest to another position."""
+        offsets: Int64s = self.rows[name] - near + TCP_SEQUENCE.half
+        offsets &= TCP_SEQUENCE.modulus - 1
+        return offsets + (near - TCP_SEQUENCE.half)
+
+
+def sent_in(
+    data: Bytes, rows: Rows, forward: NDArray[np.bool_], portions: Sequence[Portion]
+) -> list[tuple[Sent, Sent]]:
+    """What either direction of each portion sent; its health knows by then when, and what was acknowledged.
+
+    SEGMENT rows, of which some are ``forward``, of direction 0.
+    """
+    members = np.concatenate([portion.members for portion in portions])
+    owners = np.repeat(np.arange(len(portions)), [len(portion.members) for portion in portions])
+    directions = [direction for portion in portions for direction in portion.health.directions]
+    ends = 2 * owners + ~forward[members]
+    order = ends.argsort(kind="stable")
+    every = _BySender(take(rows, members[order]), QueueSections(ends[order], len(directions)))
+    for place, direction in enumerate(directions):
+        if isinstance(direction.framing, DatagramFraming):
+            direction.framing.place(data, every.of(place))
+    _note_waits(portions, rows, forward, owners, members)
+    _note_restarts(portions, rows, forward, every)
+    _note_marks(portions, every)
+    whole = _undamaged(directions, every)
+    carrying = whole.which(whole.rows["length"] > 0)
+    answers = every.which(every.rows["flags"] & (ACK | RST) == ACK)
+    early, before = _answered_early(directions, carrying, answers), [direction.acked for direction in directions]
+    _acknowledge(directions, answers)
+    begins = np.array([_begins(one, every.of(place)) for place, one in enumerate(directions)])
+    telling = answers.rows["frame"] > begins[answers.sections.owners ^ 1]
+    back = answers.which((answers.rows["flags"] & SYN == 0) & telling)
+    _match(portions, carrying.which(carrying.rows["flags"] & RST == 0), back)
+    _note_answers(data, directions, carrying, back)
+    found = [
+        Sent(whole.of(place), answers.of(place ^ 1), before[place], early.get(place))
+        for place in range(len(directions))
+    ]
+    return [*zip(found[::2], found[1::2], strict=True)]
+
+
+def _note_waits(
+    portions: Sequence[Portion], rows: Rows, forward: NDArray[np.bool_], owners: Int64s, members: Int64s
+) -> None:
+    """``owners``: the place of the portion that each of the ``members`` is of."""
+    times, kinds = rows["time"][members], kinds_of(rows, forward)[members]
+    pausing = {*owners[1:][delayed(np.diff(times)) & (owners[1:] == owners[:-1])].tolist()}
+    at = 0
+    for place, portion in enumerate(portions):
+        mine = slice(at, at + len(portion.members))
+        portion.health.waits.feed(times[mine], kinds[mine], place in pausing)
+        at = mine.stop
+
+
+def _note_restarts(portions: Sequence[Portion], rows: Rows, forward: NDArray[np.bool_], every: _BySender) -> None:
+    carrying = places(every.rows["length"] > 0)
+    times, sections = every.rows["time"][carrying], every.sections.part(carrying)
+    idle = {*sections.owners[1:][(np.diff(times) >= IDLE) & sections.goes_on].tolist()}
+    firsts, lasts = sections.ends(times)
+    for place, portion in enumerate(portions):
+        restarts, ends = portion.health.restarts, (2 * place, 2 * place + 1)
+        sends = [sections[end][0] < sections[end][1] for end in ends]
+        if any(
+            end in idle or not restarts.quiet(number, firsts[end] if sends[number] else None)
+            for number, end in enumerate(ends)
+        ):
+            restarts.feed(take(rows, portion.members), forward[portion.members])
+            continue
+        for number, end in enumerate(ends):
+            if sends[number]:
+                restarts.passed(number, lasts[end])
+
+
+def _note_marks(portions: Sequence[Portion], every: _BySender) -> None:
+    """When either end sent last, and how many of its segments a switch marked."""
+    latest, marks = every.sections.largest(every.rows["time"]), every.sections.sums(every.rows["congested"])
+    for place, portion in enumerate(portions):
+        health = portion.health
+        for number in (0, 1):
+            health.seen[number] = max(health.seen[number], latest[2 * place + number])
+            health.marked[number] += marks[2 * place + number]
+
+
+def _undamaged(directions: Sequence[IwarpDirection], every: _BySender) -> _BySender:
+    """The segments without those that arrived damaged."""
+    verdicts = every.rows["verdict"]
+    wrong, rights = verdicts == WRONG, every.sections.sums(verdicts == RIGHT)
+    damaged = {*every.sections.owners[wrong].tolist()}
+    for place, (direction, right) in enumerate(zip(directions, rights, strict=True)):
+        if place in damaged:
+            wrong[slice(*every.sections[place])] = direction.damaged(every.of(place))
+        else:
+            direction.right_checksums += right
+    return every.which(~wrong)
+
+
+def _begins(direction: IwarpDirection, rows: Rows) -> int:
+    """The frame that shows its first number, of SEGMENT rows: what was acknowledged before is not known."""
+    if direction.stream.next is not None:
+        return 0
+    frames = rows["frame"][rows["flags"] & RST == 0]
+    return int(frames[0]) if len(frames) else AT_END
+
+
+def _answered_early(directions: Sequence[IwarpDirection], carrying: _BySender, answers: _BySender) -> dict[int, int]:
+    """Of segments with payload that were acknowledged before they were captured, the frame of the first that did, by
+    direction; 0 where that was in an earlier batch."""
+    known = np.array([one.stream.next is not None for one in directions])
+    heads = [one.stream.next or 0 for one in directions]
+    acked = [
+        head if one.acked is None else TCP_SEQUENCE.unwrap(head, one.acked)
+        for head, one in zip(heads, directions, strict=True)
+    ]
+    expected, before = np.array(heads), np.array(acked)
+    at, owners = carrying.positions("seq", expected[carrying.sections.owners]), carrying.sections.owners
+    answered, frames = answers.sections.owners ^ 1, answers.rows["frame"]
+    reached = answers.sections.risen(answers.positions("ack", expected[answered]), before[answered])
+    known_by = answers.sections.reached(reached, before[owners], frames, owners ^ 1, carrying.rows["frame"])
+    early = (known_by > at) & (at >= expected[owners]) & known[owners]
+    found: dict[int, int] = {}
+    for place in unique(owners[early]).tolist() if some(early) else ():
+        mine, theirs = slice(*carrying.sections[place]), slice(*answers.sections[place ^ 1])
+        order = at[mine].argsort(kind="stable")
+        begins = order[stretches(at[mine][order])]
+        fresh = at[mine][begins[early[mine][begins]]]
+        if len(fresh):
+            levels = np.append(before[place], reached[theirs])
+            found[place] = int(np.append(0, frames[theirs])[levels.searchsorted(fresh[0], "right")])
+    return found
+
+
+def _acknowledge(directions: Sequence[IwarpDirection], answers: _BySender) -> None:
+    """Let the directions know how much of them was received."""
+    firsts, _ = answers.sections.ends(answers.rows["ack"])
+    before = [firsts[place ^ 1] if one.acked is None else one.acked for place, one in enumerate(directions)]
+    highest = answers.sections.largest(answers.positions("ack", np.array(before)[answers.sections.owners ^ 1]))
+    for sender in unique(answers.sections.owners).tolist():
+        directions[sender ^ 1].acked = max(before[sender ^ 1], highest[sender])
+
+
+def _match(portions: Sequence[Portion], carrying: _BySender, back: _BySender) -> None:
+    """Count what was acknowledged, and how fast."""
+    firsts, _ = carrying.sections.ends(carrying.rows["seq"])
+    heads = np.zeros(len(firsts), np.int64)
+    begins = heads.copy()
+    sending = np.diff(carrying.sections.starts) > 0
+    for place, first in enumerate(firsts):
+        health, number = portions[place >> 1].health, place & 1
+        head = health.directions[number].stream.retransmissions.head
+        if head is None:
+            head = first if sending[place] else None
+        if head is None:
+            begins[place] = AT_END
+            continue
+        begin = health.first[number]
+        if begin is None:
+            begin = health.first[number] = head
+        heads[place], begins[place] = head, begin
+    sections, answered = carrying.sections, back.sections.owners ^ 1
+    owners = sections.owners
+    ends = carrying.positions("seq", heads[owners]) + carrying.rows["length"]
+    risen = sections.risen(ends, heads[owners])
+    # None is of what is shown behind it, nor the last one of more than data: that is of a FIN.
+    shown = sections.reached(risen, heads[answered], carrying.rows["frame"], answered, back.rows["frame"])
+    acks = np.minimum(back.positions("ack", heads[answered]), shown)
+    # That of a handshake is of no data: an earlier batch may have had it, before this was known to be iWARP.
+    of_data = places(acks > begins[answered])
+    of_data = of_data[answered[of_data].argsort(kind="stable")]
+    answering = [answers for portion in portions for answers in portion.health.answers]
+    acked = np.array([answers.acked for answers in answering])
+    # What comes again is none that is waited for.
+    furthest = heads[owners]
+    furthest[1:][sections.goes_on] = risen[:-1][sections.goes_on]
+    fresh = places((ends > furthest) & (ends - 1 > acked[owners]))
+    asked = _seen(carrying.rows, fresh, ends[fresh], sections.part(fresh))
+    by = QueueSections(answered[of_data], len(heads))
+    answers = _seen(back.rows, of_data, by.risen(acks[of_data], np.maximum(acked + 1, begins)[by.owners]), by)
+    answers.rows["opcode"][back.rows["length"][of_data] == 0] = ONLY_ACK
+    matched = Matched(asked, answers, portions)
+    for place in unique(np.append(asked.sections.owners, by.owners)).tolist():
+        answering[place].passed(matched.of(place))
+
+
+def _seen(rows: Rows, chosen: Int64s, ends: Int64s, sections: QueueSections) -> Packets:
+    """Some SEGMENT rows as a queue pair would have them, each a packet with one number."""
+    seen = np.zeros(len(chosen), SEEN)
+    seen["time"], seen["opcode"] = rows["time"][chosen], WITH_DATA
+    return Packets(seen, ends - 1, ends, sections)
+
+
+def _note_answers(data: Bytes, directions: Sequence[IwarpDirection], carrying: _BySender, back: _BySender) -> None:
+    """Look for acknowledgements that show trouble."""
+    if not len(back.rows):
+        return
+    queues = [direction.stream.retransmissions for direction in directions]
+    firsts, _ = carrying.sections.ends(carrying.rows["seq"])
+    sending = np.diff(carrying.sections.starts) > 0
+    known = sending | [queue.head is not None for queue in queues]
+    heads = np.array([first if one.head is None else one.head for first, one in zip(firsts, queues, strict=True)])
+    rows, sections = back
+    answered = sections.owners ^ 1
+    echoes = rows["flags"] & ECE
+    if some(echoes):
+        for sender, count in enumerate(sections.sums(echoes > 0)):
+            queues[sender ^ 1].echoes += count
+    for at in places(rows["window"] == 0).tolist():
+        queues[answered[at]].shut(int(rows["frame"][at]))
+    acks = back.positions("ack", heads[answered])
+    before = np.array([queue.last_ack for queue in queues])[answered]
+    before[1:][sections.goes_on] = acks[:-1][sections.goes_on]
+    same = acks == before
+    odd = (rows["length"] == 0) & (rows["flags"] & FIN == 0) & (same | rows["selective"])
+    for sender in unique(sections.owners[known[answered]]).tolist():
+        mine, place = slice(*sections[sender]), sender ^ 1
+        queues[place].acknowledged(data, rows[mine], acks[mine], same[mine], places(odd[mine]), carrying.of(place))

@@ -1,0 +1,209 @@
+"""Packets of many queues of a batch, those of each one behind the other: what was asked, and what acknowledged it.
+
+Looking at one queue after the other costs more than its packets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arrays import Int64s, Rows, places, stretches, take
+from ..layers import opcodes
+from .health import READ_REQUEST, Acknowledgements, AnsweredBatch
+
+BEYOND = 1 << 40
+"""More than the PSNs of a batch, whatever they claim: what keys of queues are apart."""
+
+
+class QueueSections:
+    """Stretches of rows that belong to endpoint 0 and endpoint 1 of a connection, then of the next, and so on."""
+
+    def __init__(self, owners: Int64s, count: int) -> None:
+        """``owners``: of each row the section, ascending; ``count``: sections."""
+        self.owners = owners
+        self.starts: Int64s = owners.searchsorted(np.arange(count + 1))
+        self._edges: list[int] = self.starts.tolist()
+
+    def __getitem__(self, section: int) -> tuple[int, int]:
+        return self._edges[section], self._edges[section + 1]
+
+    @property
+    def within(self) -> Int64s:
+        """The place of each row in its section."""
+        found: Int64s = np.arange(len(self.owners)) - self.starts[self.owners]
+        return found
+
+    @property
+    def goes_on(self) -> NDArray[np.bool_]:
+        """For each row but the last, whether the next one is of the same section."""
+        found: NDArray[np.bool_] = self.owners[1:] == self.owners[:-1]
+        return found
+
+    def part(self, chosen: Int64s) -> QueueSections:
+        """The sections of some of the rows."""
+        return QueueSections(self.owners[chosen], len(self.starts) - 1)
+
+    def ends(self, column: Rows) -> tuple[list[int], list[int]]:
+        """The first and the last value of each section; any where it is empty."""
+        values = np.append(column, column[:0].dtype.type(0))
+        return values[self.starts[:-1]].tolist(), values[self.starts[1:] - 1].tolist()
+
+    def risen(self, values: Int64s, floors: Int64s) -> Int64s:
+        """The highest of each value, of those before it in its section and of the floor of this, one for each row; no
+        value is ``BEYOND`` above that."""
+        apart = self.owners * BEYOND - floors
+        found: Int64s = np.maximum.accumulate(np.maximum(values, floors) + apart)
+        found -= apart
+        return found
+
+    def reached(self, risen: Int64s, floors: Int64s, frames: Int64s, sections: Int64s, when: Int64s) -> Int64s:
+        """What had ``risen`` in some ``sections`` with the rows of ``frames`` before the frames ``when``; the floors
+        where nothing had."""
+        keys = self.owners * BEYOND + frames
+        at = keys.searchsorted(sections * BEYOND + when) - 1
+        known = at >= self.starts[sections]
+        found: Int64s = floors
+        found[known] = risen[at[known]]
+        return found
+
+    def largest(self, column: Rows) -> list[int]:
+        """The highest value of each section; 0 where it is empty."""
+        found, some = np.zeros(len(self.starts) - 1, np.int64), self.starts[1:] > self.starts[:-1]
+        if len(column):
+            found[some] = np.maximum.reduceat(column, self.starts[:-1][some])
+        highest: list[int] = found.tolist()
+        return highest
+
+    def sums(self, column: Rows) -> list[int]:
+        """The sum over each section."""
+        found: list[int] = np.diff(np.append(0, np.cumsum(column, dtype=np.int64))[self.starts]).tolist()
+        return found
+
+
+class Packets(NamedTuple):
+    """Requests, or answers by what they answer; sections are send queues."""
+
+    rows: Rows
+    psns: Int64s
+    """Unwrapped."""
+    ends: Int64s
+    """PSNs behind what each takes or answers."""
+    sections: QueueSections
+
+    def of(self, queues: NDArray[np.bool_]) -> Packets:
+        """The packets of some queues alone."""
+        chosen = places(queues[self.sections.owners])
+        return Packets(take(self.rows, chosen), self.psns[chosen], self.ends[chosen], self.sections.part(chosen))
+
+
+def reads_of(requests: Packets, answers: Packets) -> tuple[Int64s, Int64s]:
+    """RDMA Read requests, and their responses."""
+    return places(requests.rows["opcode"] == READ_REQUEST), places(opcodes.IS_READ_RESPONSE[answers.rows["opcode"]])
+
+
+class _Health(Protocol):
+    @property
+    def answers(self) -> tuple[Acknowledgements, Acknowledgements]: ...
+
+
+class Answering(Protocol):
+    """A connection: two queues."""
+
+    @property
+    def health(self) -> _Health: ...
+
+
+class Matched:
+    """Requests and what acknowledged them, of all queues."""
+
+    def __init__(self, requests: Packets, answers: Packets, links: Sequence[Answering]) -> None:
+        """Those of earlier batches that wait for it are found in ``links``."""
+        pending = [answer.pending for link in links for answer in link.health.answers]
+        count, answered = len(pending), answers.sections.owners
+        counts = [len(early) for early, _ in pending]
+        early_owners = np.repeat(np.arange(count), counts)
+        owners = np.append(early_owners, requests.sections.owners)
+        order = owners.argsort(kind="stable")
+        owners = owners[order]
+        psns = np.concatenate([*(early for early, _ in pending), requests.psns])[order]
+        times = np.concatenate([*(early for _, early in pending), requests.rows["time"]])[order]
+        reads = np.append(np.zeros(len(early_owners), np.bool_), requests.rows["opcode"] == READ_REQUEST)[order]
+        base = np.zeros(count, np.int64)
+        base[owners[::-1]] = psns[::-1]
+        asked = owners * BEYOND + psns - base[owners]
+        # Of a queue without requests none is looked for.
+        reached = answered * BEYOND + np.clip(answers.psns - base[answered], -1, BEYOND - 2)
+        by = reached.searchsorted(asked)
+        found = np.zeros(len(asked), np.bool_)
+        inside = by < len(reached)
+        found[inside] = answered[by[inside]] == owners[inside]
+        self._pending = QueueSections(owners[~found], count)
+        self._psns, self._times = psns[~found], times[~found]
+        by, owners, reads, exact = by[found], owners[found], reads[found], reached[by[found]] == asked[found]
+        delays = np.maximum(answers.rows["time"][by] - times[found], 0)
+        is_ack = opcodes.IS_ACKNOWLEDGE[answers.rows["opcode"]]
+        acked = ~reads & is_ack[by]
+        self._delays, self._turnarounds, self._read_delays = (
+            (delays[of], QueueSections(owners[of], count)) for of in (~reads, acked & exact, reads & exact)
+        )
+        by, owners = by[acked], owners[acked]
+        self._acknowledged: list[int] = np.bincount(owners, minlength=count).tolist()
+        starts = stretches(by)
+        sizes = np.diff(np.append(starts, len(by)))
+        owning = owners[starts]
+        self._advancing: list[int] = np.bincount(owning, minlength=count).tolist()
+        largest = np.zeros(count, np.int64)
+        np.maximum.at(largest, owning, sizes)
+        self._largest: list[int] = largest.tolist()
+        self._answers = answers.sections
+        self._acks = answers.sections.sums(is_ack)
+        self._reading: list[int] = _outstanding(requests, answers, links).tolist()
+        (_, self._acked), (_, self._at) = map(answers.sections.ends, (answers.psns, answers.rows["time"]))
+
+    def of(self, section: int) -> AnsweredBatch:
+        """What was matched of one queue."""
+        first, end = self._answers[section]
+        pending = slice(*self._pending[section])
+        delays, turnarounds, read_delays = (
+            values[slice(*sections[section])]
+            for values, sections in (self._delays, self._turnarounds, self._read_delays)
+        )
+        return AnsweredBatch(
+            self._acks[section],
+            self._acked[section] if first < end else None,
+            self._at[section],
+            delays,
+            turnarounds,
+            read_delays,
+            self._acknowledged[section],
+            self._advancing[section],
+            self._largest[section],
+            self._reading[section],
+            self._psns[pending],
+            self._times[pending],
+        )
+
+
+def _outstanding(requests: Packets, answers: Packets, links: Sequence[Answering]) -> Int64s:
+    """How many RDMA Reads of each queue were open at one time, at most."""
+    found = np.zeros(2 * len(links), np.int64)
+    reads, _ = reads_of(requests, answers)
+    if not len(reads):
+        return found
+    sections, answered = requests.sections.part(reads), answers.sections.owners
+    owners, frames = sections.owners, requests.rows["frame"][reads]
+    first = frames.min()
+    at = (answered * BEYOND + np.clip(answers.rows["frame"] - first, -1, None)).searchsorted(
+        owners * BEYOND + frames - first
+    ) - 1  # fmt: skip
+    before = np.array([answer.acked for link in links for answer in link.health.answers])[owners]
+    done = np.where(at >= answers.sections.starts[owners], answers.psns[at], before) + 1
+    base = requests.psns[requests.sections.starts[owners]]
+    keys = owners * BEYOND + requests.ends[reads] - base
+    complete = keys.searchsorted(owners * BEYOND + np.maximum(done - base, 0), side="right") - sections.starts[owners]
+    np.maximum.at(found, owners, sections.within + 1 - complete)
+    return found
