@@ -59,17 +59,19 @@ def described(rpc: Rpc) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-def analysed(frames: Sequence[Frame], cuts: Sequence[int]) -> list[tuple[object, ...]]:
+def analysed(frames: Sequence[Frame], cuts: Sequence[int], mapped: bool = False) -> list[tuple[object, ...]]:
     """The RPCs of the frames in batches, in the order of their numbers."""
     analyzer = Analyzer()
-    rpcs = [rpc for batch in frame_batches(frames, cuts) for rpc in analyzer.feed(batch)] + analyzer.finish()
+    rpcs = [rpc for batch in frame_batches(frames, cuts, mapped) for rpc in analyzer.feed(batch)] + analyzer.finish()
     return [described(rpc) for rpc in sorted(rpcs, key=lambda one: one.number)]
 
 
 def in_any_batches(frames: Sequence[Frame], cuts: Sequence[int]) -> None:
+    """Calls that are open where a batch of a file ends stay rows, those of a pipe do not."""
     whole = analysed(frames, [])
-    assert analysed(frames, cuts) == whole
-    assert analysed(frames, range(1, len(frames))) == whole
+    for mapped in (False, True):
+        assert analysed(frames, cuts, mapped) == whole
+        assert analysed(frames, range(1, len(frames)), mapped) == whole
 
 
 @QUICK
@@ -280,6 +282,16 @@ def test_what_waits_behind_a_gap_keeps_its_bytes_where_contents_are_dropped() ->
 def two_connections(cm: bool) -> tuple[Wire, list[Connection]]:
     wire = Wire()
     return wire, [wire.connect(f"10.0.0.{host}", cm=cm, acks="none") for host in (2, 3)]
+
+
+def test_batches_that_end_between_a_call_its_retransmission_and_its_reply() -> None:
+    wire, (connection, _) = two_connections(True)
+    read(connection)
+    sent = call(connection, nfs3.getattr_())
+    [packet] = faults.where(wire.packets, operation=sent.true.call_operation)
+    reply(sent, nfs3.getattr_reply())
+    sent_again = paused(faults.duplicate(wire.packets, packet), packet + 1, 67_000_000)
+    in_any_batches(Capture(wire, sent_again).frames, [])
 
 
 def test_batches_that_end_where_a_packet_comes_late_while_another_connection_calls() -> None:

@@ -283,10 +283,10 @@ class RowBatch:
             one.counted += 1
             for segment in range(self._firsts[call], self._firsts[call + 1]):
                 self._memory[slot << 32 | self._handles[segment]] = segment
-        for slot in {*slots}:
-            self.callers[slot].look()
         for call in places(sends.procedures[first:] < 0).tolist():
             self._make(self.callers[slots[call]], slots[call], first + call).detach()
+        for slot in {*slots}:
+            self.callers[slot].look()
 
     def _gap_ranks(self, sends: Sends) -> tuple[Sequence[int], Sequence[int]]:
         """How many gaps in what both ends sent lie before a Send; how many before a reply, or well before a call."""

@@ -39,9 +39,12 @@ def frame_batch(frames: Sequence[Frame], first: int = 1) -> FrameBatch:
     return FrameBatch(data, rows)
 
 
-def frame_batches(frames: Sequence[Frame], cuts: Sequence[int]) -> list[FrameBatch]:
-    """Several batches, split at the given indices."""
+def frame_batches(frames: Sequence[Frame], cuts: Sequence[int], mapped: bool = False) -> list[FrameBatch]:
+    """Several batches, split at the given indices; ``mapped``: of one file, which is their data."""
     edges = sorted({0, len(frames), *(cut % (len(frames) + 1) for cut in cuts)})
+    if mapped:
+        whole = frame_batch(frames)
+        return [FrameBatch(whole.data, whole.rows[start:end]) for start, end in pairwise(edges)]
     return [frame_batch(frames[start:end], start + 1) for start, end in pairwise(edges)]
 
 
