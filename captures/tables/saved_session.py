@@ -549,18 +549,21 @@ class SavedSession(Session):
     def __init__(self, path: str) -> None:
         super().__init__(path)
         with self._open() as database:
-            made_from = origin(database)
-            self._sources = made_from.sources
-            self._files = [*made_from.sources]
-            self.damage = CaptureError(made_from.damage) if made_from.damage else None
-            (sums,) = self._details(database, "capture", CaptureSums)
-            conversations = self._details(database, "conversation", Conversation)
-            healths = self._details(database, "health", TransportHealth)
-            self._gone = self._details(database, "evicted conversation", Conversation)
-            self.other_points = self._details(database, "other capture point", OtherPoint)
-            (self.passed_over,) = self._details(database, "passed over", list[str])
-            self.filters = self._details(database, FILTER, str)
-            self._note_places(database)
+            self._load(database)
+
+    def _load(self, database: Database) -> None:
+        made_from = origin(database)
+        self._sources = made_from.sources
+        self._files = [*made_from.sources]
+        self.damage = CaptureError(made_from.damage) if made_from.damage else None
+        (sums,) = self._details(database, "capture", CaptureSums)
+        conversations = self._details(database, "conversation", Conversation)
+        healths = self._details(database, "health", TransportHealth)
+        self._gone = self._details(database, "evicted conversation", Conversation)
+        self.other_points = self._details(database, "other capture point", OtherPoint)
+        (self.passed_over,) = self._details(database, "passed over", list[str])
+        self.filters = self._details(database, FILTER, str)
+        self._note_places(database)
         self.analyzer = SavedAnalyzer(sums, conversations, {health.connection: health for health in healths})
 
     def _open(self) -> AbstractContextManager[Database]:
@@ -694,16 +697,14 @@ UNNUMBERED = '"undecoded":[]', '"unplaced":[]'
 class DataSetSession(SavedSession):
     """Reads the tables of all captures of a data set as those of one."""
 
-    def __init__(self, path: str) -> None:
-        self.paths = (path,)
-        with self._open() as database:
-            listed = ", ".join(f"{name}_before" for name in COUNTED)
-            query = f"SELECT capture, host, {listed} FROM entries ORDER BY connections_before"
-            rows = database.connection.execute(query).fetchall()
+    def _load(self, database: Database) -> None:
+        listed = ", ".join(f"{name}_before" for name in COUNTED)
+        query = f"SELECT capture, host, {listed} FROM entries ORDER BY connections_before"
+        rows = database.connection.execute(query).fetchall()
         self._offsets = {capture: dict(zip(COUNTED, before, strict=True)) for capture, _, *before in rows}
         self._hosts = [host for _, host, *_ in rows]
         self._connections = [before["connections"] for before in self._offsets.values()]
-        super().__init__(path)
+        super()._load(database)
 
     def host(self, connection: int) -> str | None:
         at = bisect_left(self._connections, connection)
@@ -747,15 +748,16 @@ class FilteredSession(DataSetSession):
         self._condition = condition
         begin = min((data_file.first_time_ns for data_file in DataSet(path).snapshot().of(CAPTURES)), default=0)
         self._where = condition.sql(begin)
-        self.paths = (path,)
-        with self._open() as database:
-            each = [f"{self._where} AND ({part})" for part in ("true", *condition.each_value())]
-            query = f"SELECT {', '.join(f'count(*) FILTER ({part})' for part in each)}, count(*) FROM rpcs"
-            ((*passing, self._tried),) = database.connection.execute(query).fetchall()
-        self.passing = all(passing)
-        """Some RPC does, and for each value of a filter."""
         super().__init__(path)
         self.analyzer.first_time = begin
+
+    def _load(self, database: Database) -> None:
+        each = [f"{self._where} AND ({part})" for part in ("true", *self._condition.each_value())]
+        query = f"SELECT {', '.join(f'count(*) FILTER ({part})' for part in each)}, count(*) FROM rpcs"
+        ((*passing, self._tried),) = database.connection.execute(query).fetchall()
+        self.passing = all(passing)
+        """Some RPC does, and for each value of a filter."""
+        super()._load(database)
 
     def _open(self) -> AbstractContextManager[Database]:
         return open_saved(self.paths[0], span=self._condition.span)
