@@ -284,6 +284,22 @@ def two_connections(cm: bool) -> tuple[Wire, list[Connection]]:
     return wire, [wire.connect(f"10.0.0.{host}", cm=cm, acks="none") for host in (2, 3)]
 
 
+def test_what_comes_late_of_a_connection_is_not_of_the_next_one_on_its_queue_pairs() -> None:
+    """The last reply is captured behind the next REQ."""
+    wire = Wire(seed=5)
+    for _ in range(2):
+        connection = wire.connect(client_qpn=0x11, server_qpn=0x12)
+        last, ended = wire.truth[-1:], len(wire.packets)
+        for _ in range(3):
+            read(connection, wire.random.randbytes(2000))
+        connection.disconnect()
+    [late] = faults.where(wire.packets[:ended], kind="send", operation=last[0].reply_operation)
+    request = faults.where(wire.packets[:ended], kind="cm")[-3]
+    capture = Capture(wire, faults.swap(wire.packets, late, request - late))
+    judge_whole(capture, analyze(capture))
+    in_any_batches(capture.frames, [])
+
+
 def test_batches_that_end_between_a_call_its_retransmission_and_its_reply() -> None:
     wire, (connection, _) = two_connections(True)
     read(connection)

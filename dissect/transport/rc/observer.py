@@ -33,7 +33,7 @@ from ..runs import Run
 from .cm import TELLING, ConnectionRequest, DisconnectRequested, Established, Management, Refused, read_cms
 from .in_order import feed_together
 from .link import RcLink
-from .lost_packets import after_silence
+from .lost_packets import HELD_PACKETS, after_silence
 from .pairing import NO_READER, Flow, Pair, SendReader, UnpairedFlows, flow_key, flow_keys
 from .seen_psns import detach
 
@@ -457,6 +457,8 @@ class RcObserver:
             start = index
             if old is None or old.link.connection.ended_by:
                 start = bisect_left(self._frames, request.frame, 0, index)
+                if old is not None:
+                    start = self._first_of(link, key, rows, start, index)
                 # Where an earlier connection had the queue pair at that time, times contradict the file: that decides.
                 if old is None or old.link.connection.ended_time <= request.time:
                     start = self._first_early(link, request, key, rows, start, old is not None)
@@ -488,6 +490,20 @@ class RcObserver:
         if reused and None not in first_psns and int(rows["psn"][early[0]]) not in first_psns:
             return start
         return int(early[0])
+
+    def _first_of(self, link: RcLink, key: int, rows: Rows, start: int, stop: int) -> int:
+        """The first of rows [start, stop), from REQ to REP, of flow ``key`` and their connection; else ``stop``.
+
+        What comes late of the connection that had the flow before has PSNs of its own.
+        """
+        first_psns = [end.start_psn for end in link.connection.endpoints if end.start_psn is not None]
+        if not first_psns:
+            return start
+        between = rows[start:stop]
+        mine = places(flow_keys(between["source"], between["destination"], between["dest_qp"]) == key)
+        ahead = between["psn"][mine].astype(np.int64)[:, None] - first_psns
+        fits = places((ahead % PSN.modulus).min(axis=1) < HELD_PACKETS)
+        return start + int(mine[fits[0]]) if len(fits) else stop
 
     def _early(self, link: RcLink, sender: int, flow: Flow | None, request: ConnectionRequest) -> None:
         """Packets of a flow from its REQ on belong to the link; what is older waits on."""
