@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 
 MAX_EXAMPLES = 5
+_DELAYED = "connection", "latency_retransmission", "number", "call_frame"
 
 
 @dataclass(slots=True)
@@ -399,10 +400,11 @@ class RpcFacts:
         parts = (rows[f"latency_{part}"] for part in ("reads", "server", "writes"))
         self._count(index, rows["reply_end"], rows["latency"], *parts)
         delays = rows["latency_retransmission"]
-        for row in rows[delays > 0] if some(delays) else ():
-            self.delays[int(row["connection"])].add(
-                int(row["latency_retransmission"]), int(row["number"]), int(row["call_frame"])
-            )
+        if some(delays):
+            delayed = kept(rows, delays > 0)
+            columns = (delayed[name].tolist() for name in _DELAYED)
+            for number, *example in zip(*columns, strict=True):
+                self.delays[number].add(*example)
         failed = np.array([failed for _, failed in names.statuses])[rows["status"]].nonzero()[0]
         if len(failed):
             self._note_errors(table, rows, failed, [keys[code] for _, code in pairs], inverse)

@@ -31,13 +31,11 @@ class CallerRows:
         "gapped",
         "held",
         "last",
-        "listed",
         "log",
         "matching",
         "missing",
         "open",
         "ready",
-        "recent",
         "room",
         "short",
         "shown",
@@ -82,9 +80,6 @@ class CallerRows:
         """By XID replies before their calls, the numbers of their RPCs, and their turns."""
         self.behind: dict[int, int] = {}
         """By XID calls behind these by their times, too, unless another reply comes."""
-        self.recent: set[int] = set()
-        """XIDs of calls that were answered, the first ``listed`` of ``answered`` among them."""
-        self.listed = 0
         self.early: dict[int, list[tuple[int, int]]] = {}
         """By handle RDMA Reads and Writes on memory that no call has offered so far, each with its turn."""
         self.held = 0

@@ -172,6 +172,8 @@ class RowBatch:
         """So many transfers and replies with chunks waited for their calls."""
         self._shown: set[int] = set()
         """These replies."""
+        self._again: set[int] | None = None
+        """Slot << 32 | XID of calls that share these with another of the batch; None before this was asked for."""
         self._order(sends, runs, events, ranks, index, opened)
         size, calling = len(sends.rows), np.zeros(2 * len(dispatchers), np.bool_)
         calling[(sends.link << 1 | sends.sender)[sends.procedures >= 0]] = True
@@ -233,7 +235,7 @@ class RowBatch:
         self.numbers, self.orders = np.zeros((2, count), np.int64)
         """The numbers of RPCs whose calls were rows, and the places among calls of these."""
         self._drawn = self.numbers.data
-        self._frames, self._sizes = (sends.rows[name].copy().data for name in ("frame", "length"))
+        self._frames, self._sizes, self._times = (sends.rows[name].copy().data for name in ("frame", "length", "time"))
         self._senders, self._xids = sends.sender.data, read.xids.data
         self._chunked = read.chunked.data
         self._before, self._ranks = self._gap_ranks(sends)
@@ -650,7 +652,6 @@ class RowBatch:
                 direction.replied = direction.replied or frames[caller.last]
                 direction.answered.extend(self._xids, self._drawn, answered)
                 answered.clear()
-                caller.listed = 0
 
     def _log(self, one: CallerRows) -> None:
         """Let the listener know what happened in rows."""
@@ -737,12 +738,12 @@ class RowBatch:
     def _follows(self, one: CallerRows, slot: int, code: int, xid: int, call: int) -> bool:
         """Whether a reply that is shown before it answers this call: for sure, or unless there is another."""
         reply, number, turn = one.shown[xid]
-        rows = self._sends.rows
+        frames, times = self._frames, self._times
         beside = one.gapped and (self._ranks[reply] > self._ranks[call] or self._before[call] > self._before[reply])
-        if beside or xid in one.behind or rows["frame"][reply] < rows["frame"][call] - REORDERED:
+        if beside or xid in one.behind or frames[reply] < frames[call] - REORDERED:
             return False
-        behind = bool(rows["time"][reply] < rows["time"][call])
-        if behind and self._was_answered(one, xid):  # It may answer a call with its XID that is missing.
+        behind = times[reply] < times[call]
+        if behind and self._was_answered(one, slot, xid):  # It may answer a call with its XID that is missing.
             return False
         if code == CHUNKED_CALL or reply in self._shown:
             if not self._offer(one, slot, call):
@@ -757,11 +758,13 @@ class RowBatch:
         self._note(number, reply)
         return True
 
-    def _was_answered(self, one: CallerRows, xid: int) -> bool:
+    def _was_answered(self, one: CallerRows, slot: int, xid: int) -> bool:
         """Whether one of the calls that were answered last had this XID."""
-        one.recent.update([self._xids[call] for call in one.answered[one.listed :]])
-        one.listed = len(one.answered)
-        if xid not in one.recent and xid not in one.direction.answered:
+        if self._again is None:
+            calls = places(self._sends.procedures >= 0)
+            keys = np.sort(self._sends.slots[calls] << 32 | self._sends.read.xids[calls])
+            self._again = {*keys[1:][keys[1:] == keys[:-1]].tolist()}
+        if slot << 32 | xid not in self._again and xid not in one.direction.answered:
             return False
         self._tell((one,))
         return xid in one.direction.answered
@@ -769,16 +772,15 @@ class RowBatch:
     def _waits_behind(self, one: CallerRows, call: int, reply: int) -> bool:
         """Whether a call that is behind its reply by frame and time can wait with it as a row: no other with its XID is
         missing, or from before the capture."""
-        frames, connection = self._sends.rows["frame"], one.dispatcher.conversation.connection
-        missing = one.gapped and call_may_be_missing(connection, one.caller, int(frames[reply]), int(frames[call]))
+        frames, connection = self._frames, one.dispatcher.conversation.connection
+        missing = one.gapped and call_may_be_missing(connection, one.caller, frames[reply], frames[call])
         return bool(connection.start_known or one.direction.replied) and not missing
 
     def _settle_behind(self, one: CallerRows, place: int) -> None:
         """The capture is at that place: calls behind their replies are theirs where no other came soon enough."""
-        frames = self._sends.rows["frame"]
         for xid, call in [*one.behind.items()]:
             reply, number, _ = one.shown[xid]
-            if place - int(frames[reply]) > REORDERED:
+            if place - self._frames[reply] > REORDERED:
                 del one.behind[xid], one.shown[xid]
                 one.answered.append(call)
                 one.last = reply
@@ -851,19 +853,19 @@ class RowBatch:
     ) -> bool:
         """Whether what happened before a call on its memory, each with its turn, can be for no other; ``turn``: of a
         reply that did, too."""
-        rows, frames, times = self._sends.rows, self.transfers.rows["first_frame"], self._moved[3]
-        frame, time = int(rows["frame"][call]), int(rows["time"][call])
+        frames, times = self.transfers.rows["first_frame"], self._moved[3]
+        frame, time = self._frames[call], self._times[call]
         until = self._turn if turn is None else turn
         if any(came >= until for came, _ in transfers):
             return False
         first = min([int(frames[at]) for _, at in transfers], default=UNBOUNDED)
-        if frame < min(first, rows["frame"][reply]) and all(times[at] >= time for _, at in transfers):
+        if frame < min(first, self._frames[reply]) and all(times[at] >= time for _, at in transfers):
             return True  # Only what was sent before it came late.
         connection, known = one.dispatcher.conversation.connection, one.matching.known_memory
         if one.gapped or not connection.start_known or connection.unread_packets[1 - one.caller]:
             return False
         reads = [(came, at) for came, at in transfers if self._moved[0][at] == _READ]
-        if turn is not None and rows["time"][reply] < time and not reads and not self._returns_all(call, reply):
+        if turn is not None and self._times[reply] < time and not reads and not self._returns_all(call, reply):
             return False
         early = min([came for came, at in reads if times[at] < time], default=until)
         strangers = [other for other, _, place in one.shown.values() if early < place <= until and other != reply]
@@ -958,7 +960,7 @@ class RowBatch:
             latest = int(self._sends.rows["time"].max()) - LINGER
             again = one.direction.answered.soonest < LATE
             for xid, (pair, _) in [*one.beside.items()][0 if again else -MAX_BESIDE_GAP :]:
-                if again or self._sends.rows["time"][self._reply[pair]] >= latest:
+                if again or self._times[self._reply[pair]] >= latest:
                     self._reopen(one, xid)
             waiting = one.matching.unsettled.beside_gap
             while len(waiting) > MAX_BESIDE_GAP:

@@ -241,14 +241,18 @@ class SenderLedger:
 
         ``fresh``: which of them the capture has no earlier transmission of; ``copy``: it may still be one.
         """
-        if (one.cause == LATE and not fresh.all()) or (one.cause == DUPLICATE and not copy):
+        count, size, new = len(fresh), int(lengths.sum()), int(np.count_nonzero(fresh))
+        if (one.cause == LATE and new < count) or (one.cause == DUPLICATE and not copy):
             self.recast(one, "unknown")
         one.end = max(one.end, end)
         one.last_frame, one.last_time = int(frames[-1]), int(times[-1])
-        new, new_bytes = int(np.count_nonzero(fresh)), int(lengths[fresh].sum())
-        captured, missing = Tally(len(fresh) - new, int(lengths.sum()) - new_bytes), Tally(new, new_bytes)
-        one.original_captured += captured
-        one.original_missing += missing
+        captured, missing = NONE, NONE
+        if new:
+            missing = Tally(new, size if new == count else int(lengths[fresh].sum()))
+            one.original_missing += missing
+        if new < count:
+            captured = Tally(count - new, size - missing.bytes)
+            one.original_captured += captured
         self.add(one.cause, captured, missing, times)
 
     def recast(self, one: OpenRetransmission, cause: str) -> None:

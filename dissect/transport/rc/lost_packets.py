@@ -236,7 +236,7 @@ class Acknowledged(NamedTuple):
 class AckHistory:
     """When the responses of a batch acknowledged which requests."""
 
-    __slots__ = ("_frames", "_positive", "_reading", "psns", "reached", "rows")
+    __slots__ = ("_frames", "_positive", "_reached", "_reading", "psns", "reached", "rows")
 
     def __init__(self, rows: Rows, near: int) -> None:
         """``rows``: the responses, at least one, in ascending order of frames; ``near``: a PSN of the queue."""
@@ -244,14 +244,16 @@ class AckHistory:
         self.psns: Int64s = PSN.unwrap_series(PSN.unwrap(near, int(rows["psn"][0])), rows["psn"])
         """Unwrapped."""
         self._positive = positive(rows)
-        self.reached: Int64s = np.maximum.accumulate(np.where(self._positive, self.psns + 1, -1))
+        self._reached = np.append(-1, np.where(self._positive, self.psns + 1, -1))
+        np.maximum.accumulate(self._reached, out=self._reached)
+        self.reached: Int64s = self._reached[1:]
         """PSNs up to which (exclusively) requests were acknowledged with each of them; -1 for none."""
         self._frames = np.ascontiguousarray(rows["frame"])
         self._reading: tuple[Rows, Int64s] | None = None
 
     def before(self, frames: Rows) -> Int64s:
         """The same before each of these frames."""
-        found: Int64s = np.append(self.reached, -1)[self._frames.searchsorted(frames) - 1]
+        found: Int64s = self._reached[self._frames.searchsorted(frames)]
         return found
 
     def proof(self, psn: int) -> int | None:

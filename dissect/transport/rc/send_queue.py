@@ -259,7 +259,7 @@ class SendQueue:
         self._respond()
         if self.gap_filled:
             self._copies_ended(None)
-        self._settle(clock.now)
+        self._settle()
         self._place_responses()
         self.reads.settle(self._acknowledged)
         self._answers, self._clock = None, NO_PACKETS
@@ -365,22 +365,24 @@ class SendQueue:
                 again = psns[first] == self.head and rows["time"][first] - self.filled[1] < COPIES_FOLLOW
                 self._copies_ended(self._answers, frame, not again)
             if self.held and self._jump is None:
-                self._settle(self._clock.at(frame))
+                self._settle(frame)
             self._now = frame
             self._run(int(psns[first]), int(ends[behind - 1]), data, rows[run], psns[run])
 
     def _note_disorder(self, rows: Rows, psns: Int64s, ends: Int64s) -> None:
-        """Notice requests that were answered before they were captured."""
-        answers = self._answers
-        if answers is None or not some(early := answers.before(rows["frame"]) > psns):
+        """Notice requests that were answered before they were captured: with which frame first."""
+        answers, known = self._answers, self.connection.disordered
+        if answers is None or 0 < known <= int(answers.rows["frame"][0]):
+            return
+        if not some(early := answers.before(rows["frame"]) > psns):
             return
         head = int(psns[0]) if self.head is None else self.head
         early &= (psns >= head) & ~held_already(self.held, psns) if self.held else psns >= head
         resumed = (rows["opcode"][1:] == READ_REQUEST) & (psns[1:] < np.maximum.accumulate(ends)[:-1])
         early[1:] &= ~resumed
         alike = places(among(psns, psns[early]))
-        first = np.sort(np.unique(psns[alike], return_index=True)[1])
-        for psn in psns[alike[first]][early[alike[first]]].tolist():
+        first = alike[np.unique(psns[alike], return_index=True)[1]]
+        for psn in psns[first][early[first]][:1].tolist():  # The others were answered no sooner.
             if (frame := answers.proof(psn)) is not None:
                 self.connection.disorder(frame)
 
@@ -573,7 +575,8 @@ class SendQueue:
             self.held = [*self.held]
         known = insert_run(self.held, run)
         self.held_packets += len(run.rows) - int(np.count_nonzero(known))
-        self.messages.repeated(run.data, take(run.rows, known), run.psns[known])
+        if some(known):
+            self.messages.repeated(run.data, take(run.rows, known), run.psns[known])
         while (over := self.held_packets - HELD_PACKETS) > 0:
             self._now = int(run.rows["frame"][max(0, len(run.rows) - over)])
             self._skip_gap()
@@ -727,11 +730,14 @@ class SendQueue:
         for index in places(rows["opcode"] == READ_REQUEST).tolist():
             self.reads.issued_again(int(psns[index]), self._clock.at(int(rows["frame"][index])))
 
-    def _settle(self, now: int) -> None:
-        """Gaps whose packets provably existed are given up after the grace period; ``now``: by the clock."""
+    def _settle(self, frame: int | None = None) -> None:
+        """Gaps whose packets provably existed are given up after the grace period: as far as a frame of the batch, or
+        its end."""
         while self.held and self.head is not None:
             proved = self.gap_proved = self.gap_proved or self._acknowledged.proved(self.held[0].frame, self.head)
-            if not proved or now - proved < GRACE_PACKETS:
+            if not proved:
+                return
+            if (self._clock.now if frame is None else self._clock.at(frame)) - proved < GRACE_PACKETS:
                 return
             self._now = max(self._moved, self._clock.frame(proved + GRACE_PACKETS))
             self._skip_gap()
