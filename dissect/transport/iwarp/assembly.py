@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...arrays import Bytes, Int64s, Rows, among, places
+from ...arrays import Bytes, Int64s, Rows, among, joined, places
 from ...intervals import IntervalSet
 from ...layers import iwarp_codes as codes
 from ...link.packets import PACKET
@@ -86,9 +86,16 @@ FragmentColumns = dict[str, Rows]
 """A column for each field of ``Fragment``, in their order."""
 
 
-def fragments(fpdus: Fpdus) -> FragmentColumns:
-    """The messages, or parts of messages, that consecutive FPDUs make."""
-    rows, edges, pieces = fpdus.rows, fpdus.edges, fpdus.pieces
+def fragments(parts: Sequence[Fpdus]) -> list[FragmentColumns]:
+    """The messages, or parts of messages, that consecutive FPDUs make, of each of some parts."""
+    if not parts:
+        return []
+    rows, pieces = joined([part.rows for part in parts]), joined([part.pieces for part in parts])
+    before = np.cumsum([0, *map(len, parts)])
+    pieces_before = np.cumsum([0, *(len(part.pieces) for part in parts)])
+    shift = np.repeat(pieces_before[:-1], np.diff(before))
+    lows = np.concatenate([part.edges[:-1] for part in parts]) + shift
+    highs = np.concatenate([part.edges[1:] for part in parts]) + shift
     opcode = rows["opcode"]
     group = GROUP[opcode]
     key = np.where(_TAGGED[opcode], rows["stag"], rows["msn"])
@@ -100,13 +107,14 @@ def fragments(fpdus: Fpdus) -> FragmentColumns:
         & ~rows["last"][:-1]
         & ~rows["broken"][1:]
     )
+    goes_on[before[1:-1] - 1] = False
     starts = np.concatenate(([0], places(~goes_on) + 1))
     ends = np.concatenate((starts[1:], [len(rows)]))
     first: Int64s | slice = starts
     final: Int64s | slice = ends - 1
     if len(starts) == len(rows):  # Each is a message of its own: the rows as they are, not copied one by one.
         first = final = slice(None)
-    low, high = edges[:-1][first], edges[1:][final]
+    low, high, shift = lows[first], highs[final], shift[first]
     sums = np.add.reduceat(length, starts, dtype=np.int64)
     if not len(pieces):
         pieces = np.zeros(1, pieces.dtype)
@@ -120,7 +128,7 @@ def fragments(fpdus: Fpdus) -> FragmentColumns:
     seen = totals[high] - totals[low]
     plain = (seen == sums) & (high > low) & (changes[np.maximum(high - 1, 0)] == changes[low])
     begins = np.minimum(low, len(pieces) - 1)
-    return {
+    columns = {
         "group": group[first],
         "opcode": opcode[final],
         "key": key[first],
@@ -128,9 +136,9 @@ def fragments(fpdus: Fpdus) -> FragmentColumns:
         "length": sums,
         "last": rows["last"][final],
         "broken": rows["broken"][first],
-        "first": starts,
-        "low": low,
-        "high": high,
+        "first": starts - np.repeat(before[:-1], np.diff(before))[first],
+        "low": low - shift,
+        "high": high - shift,
         "packets": ends - starts,
         "first_frame": rows["first_frame"][first],
         "last_frame": np.maximum.reduceat(rows["last_frame"], starts),
@@ -145,6 +153,8 @@ def fragments(fpdus: Fpdus) -> FragmentColumns:
         "captured": captured[begins],
         "start": rows["start"][first],
     }
+    edges = starts.searchsorted(before).tolist()
+    return [{name: column[begin:behind] for name, column in columns.items()} for begin, behind in pairwise(edges)]
 
 
 def plain_runs(

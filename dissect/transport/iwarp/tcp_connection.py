@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from operator import itemgetter
 
 import numpy as np
@@ -18,7 +19,7 @@ from ..connection import ENDS, REFUSED, Connection, Endpoint, with_count
 from ..health import TransportHealth
 from ..rc.pairing import NO_READER, RecordReader, SendReader
 from ..runs import Run, postponed
-from .assembly import GROUP, SEND, WRITE, Delivered, Fragment, MessageAssembly, fragments, plain_runs
+from .assembly import GROUP, SEND, WRITE, Delivered, Fragment, FragmentColumns, MessageAssembly, fragments, plain_runs
 from .fpdus import Fpdus
 from .framing import Framing, Startup
 from .health import IwarpDirection, IwarpHealth
@@ -305,10 +306,9 @@ class TcpConnection:
         there = (self.directions[number].starts_up(data, take(first, sent == (not number))) for number in waiting)
         return len(first) if waits or not all(there) else len(rows)
 
-    def take(
-        self, data: Bytes, rows: Rows, forward: Rows, sent: tuple[Sent, Sent], runs: list[Run] | None
-    ) -> Delivered:
-        """Take SEGMENT rows as ``feed`` does, of which it is known what either direction ``sent``."""
+    def take(self, data: Bytes, rows: Rows, forward: Rows, sent: tuple[Sent, Sent]) -> Sequence[tuple[int, Fpdus]]:
+        """Take SEGMENT rows as ``feed`` does, of which it is known what either direction ``sent``; gives the FPDUs, by
+        direction, that are to be divided into messages."""
         held = self._unsettled
         lifetime, before = self.lifetime, self.lifetime.segments
         lifetime.extend(rows)
@@ -324,7 +324,8 @@ class TcpConnection:
             lifetime.closed = True
             what = "RST" if rows["flags"][index] & RST else "FIN"
             self._closings.append((int(rows["frame"][index]), int(rows["time"][index]), int(not forward[index]), what))
-        return self._advance(False, data, runs, held)
+        self._find(False, held)
+        return self._fresh
 
     def idle(self, now: int) -> Delivered:
         """Nothing came up to ``now``, in nanoseconds."""
@@ -362,10 +363,12 @@ class TcpConnection:
         """Directions whose FPDUs wait for a Request or a Reply."""
         return [number for number in (0, 1) if not self._settled(number)]
 
-    def _advance(
-        self, final: bool, data: Bytes | None = None, runs: list[Run] | None = None, held: Sequence[int] = ()
-    ) -> Delivered:
-        """``held``: what was ``_unsettled`` before."""
+    def _advance(self, final: bool, held: Sequence[int] = ()) -> Delivered:
+        self._find(final, held)
+        return self.deliver(fragments([fpdus for _, fpdus in self._fresh]), final)
+
+    def _find(self, final: bool, held: Sequence[int]) -> None:
+        """Find FPDUs in what was received; ``held``: what was ``_unsettled`` before."""
         for number, direction in enumerate(self.directions):
             if direction.framing.take_startup():
                 self._started(number)
@@ -378,11 +381,17 @@ class TcpConnection:
                 for fpdus in direction.framing.take_fpdus(final):
                     self._take(number, fpdus)
         self._assign(final)
+
+    def deliver(
+        self, divided: Sequence[FragmentColumns], final: bool = False, data: Bytes | None = None,
+        runs: list[Run] | None = None,
+    ) -> Delivered:  # fmt: skip
+        """The Operations that are complete, by now; ``divided``: the fragments of the FPDUs that were found."""
         if self.connection is None:
             return []
         self._count(self.connection)
         made: list[Run] | None = None if runs is None else []
-        self._divide(data, made)
+        self._divide(divided, data, made)
         ready, released = self._assemble(final), list[tuple[int, int]]()
         for direction in self.directions:
             released += direction.stream.released + direction.framing.released
@@ -514,12 +523,12 @@ class TcpConnection:
         found = [direction.waiting_since(self._settled(number)) for number, direction in enumerate(self.directions)]
         return min((since for since in found if since is not None), default=None)
 
-    def _divide(self, data: Bytes | None, runs: list[Run] | None) -> None:
-        """Divide what is fresh into messages; those that are plain go to ``runs``, but for what waits behind a gap."""
+    def _divide(self, divided: Sequence[FragmentColumns], data: Bytes | None, runs: list[Run] | None) -> None:
+        """Make messages of what is ``divided``; plain ones go to ``runs``, but for what waits behind a gap."""
         fresh, self._fresh = self._fresh, []
         waiting, shared = self._waiting_since, _shared_orders(fresh)
-        for number, fpdus in fresh:
-            columns, direction = fragments(fpdus), self.directions[number]
+        for (number, fpdus), columns in zip(fresh, divided, strict=True):
+            direction = self.directions[number]
             assembly = direction.assembly
             assert assembly is not None
             if runs is not None and data is not None and not assembly.skip_first:
@@ -582,9 +591,14 @@ def feed_together(
 ) -> list[Delivered]:
     """As ``TcpConnection.feed`` of each connection, of rows up to where ``until_judged`` says; ``runs``: of each."""
     sent = sent_in(data, rows, forward, [Portion(tcp.health, members) for tcp, members in fed])
+    fresh = [
+        [*tcp.take(data, take(rows, members), forward[members], mine)]
+        for (tcp, members), mine in zip(fed, sent, strict=True)
+    ]
+    divided = iter(fragments([fpdus for found in fresh for _, fpdus in found]))
     return [
-        tcp.take(data, take(rows, members), forward[members], mine, made)
-        for (tcp, members), mine, made in zip(fed, sent, runs, strict=True)
+        tcp.deliver([*islice(divided, len(found))], False, data, made)
+        for (tcp, _), found, made in zip(fed, fresh, runs, strict=True)
     ]
 
 
