@@ -60,7 +60,7 @@ network card has yet to complete."""
 MODULUS = 0xFFFF
 TOGETHER = 1 << 16
 """Words of eight bytes that are added at a time: what is written for that stays in the processor's cache."""
-_ALL_ONES, _LOW_HALF, _HALF = np.uint64((1 << 64) - 1), np.uint64((1 << 32) - 1), np.uint64(32)
+_ALL_ONES, _HALF = np.uint64((1 << 64) - 1), np.uint64(32)
 LARGEST = 1 << 20
 """Payload bytes that a segment can have; network cards send and receive up to half of it in one piece."""
 
@@ -207,13 +207,14 @@ def _payload_sums(data: Bytes, starts: Int64s, ends: Int64s) -> Int64s:
         low, high = int(first[mine].min()) + 1, int(last[mine].max())
         if low >= high:
             continue
-        inner, bounds = words[low:high], np.stack((first[mine] + 1, last[mine]), axis=1) - low
-        # Both halves of a word, which do not overflow, and one more for a range that ends with the last of them.
-        halves = np.zeros(len(inner) + 1, np.uint64)
-        np.right_shift(inner, _HALF, out=halves[:-1])
-        halves[:-1] += inner & _LOW_HALF
-        sums = np.add.reduceat(halves, bounds.clip(0, len(inner)).ravel())[::2]
-        totals[mine] += np.where(bounds[:, 0] < bounds[:, 1], sums, 0) % MODULUS
+        bounds = np.stack((first[mine] + 1, last[mine]), axis=1) - low
+        # One more than any range has, so that none ends behind the last.
+        inner = words[low : high + 1] if high < len(words) else np.append(words[low:high], rest)
+        at = bounds.clip(0, high - low).ravel()
+        # Both halves of words, of which the sums do not overflow; those of the words may.
+        upper = np.add.reduceat(inner >> _HALF, at)[::2]
+        lower = np.add.reduceat(inner, at)[::2] - (upper << _HALF)
+        totals[mine] += np.where(bounds[:, 0] < bounds[:, 1], upper % MODULUS + lower % MODULUS, 0)
     weighted: Int64s = totals.astype(np.int64) * np.where(starts % 2 == 0, 256, 1) % MODULUS
     return weighted
 
