@@ -508,10 +508,12 @@ class _Segments:
             shown, parts = first[record[first]], _mixed(keys, opening.cumsum())
             whole = (words_at(data, rows["payload"][shown]) & ~LAST_FRAGMENT) + MARK <= rows["length"][shown]
             rest = places(asked & ~soon & (rows["datagram"] | ~among(parts, parts[shown[whole]])))
-            if len(rest):
-                message[rest], record[rest] = _beginning(data, take(rows, rest), records, ports)
             looked_at = np.concatenate((first, rest))
             startup[looked_at], likely[looked_at] = _first_bytes(data, take(rows, looked_at))
+            # So does a Request or Reply.
+            rest = rest[rows["datagram"][rest] | ~among(parts[rest], parts[first[startup[first]]])]
+            if len(rest):
+                message[rest], record[rest] = _beginning(data, take(rows, rest), records, ports)
         forward, kept = source <= destination, ~rows["datagram"] | message
         if some(~kept):
             rows = take(rows, kept)
