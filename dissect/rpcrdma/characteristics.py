@@ -104,14 +104,14 @@ def decode_option(option: int, optinfo: bytes, truncated: bool = False) -> Optio
     problem = ""
     for field, type_ in kind.fields:
         items, gather = TYPES[type_]
-        found: list[Any] = []
+        decoded: list[Any] = []
         if not problem:
             try:
                 for item in items(reader, field):
-                    found.append(item)  # What was found before an error is kept.
+                    decoded.append(item)  # What was found before an error is kept.
             except _End as end:
                 problem = str(end)
-        values.append(gather(found))
+        values.append(gather(decoded))
     ended = reader.ran_out and truncated
     if not problem and truncated:
         problem, ended = "its end is not in the capture", True

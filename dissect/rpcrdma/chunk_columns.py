@@ -93,8 +93,8 @@ class ChunkColumns:
             used,
             self.found.chosen(operations),
             *(
-                one[rpcs]
-                for one in (
+                column[rpcs]
+                for column in (
                     self.advertised, self.transferred, self.reads, self.writes, self.retransmissions, self.results,
                 )
             ),
@@ -121,8 +121,8 @@ class ChunkColumns:
     def transfers(self, rpcs: Int64s) -> NDArray[np.bool_]:
         """Which replies came by one RDMA Write through a Reply chunk of one segment, the only chunk."""
         alone = (self.counts()[rpcs] == (0, 0, 1)).all(axis=1) & (self.results[rpcs] >= 0)
-        found: NDArray[np.bool_] = alone & (np.diff(self.used)[self.firsts[rpcs]] == 1)
-        return found
+        single: NDArray[np.bool_] = alone & (np.diff(self.used)[self.firsts[rpcs]] == 1)
+        return single
 
     def places(self, rpcs: Int64s, data: Bytes) -> tuple[Int64s, Int64s]:
         """Where in ``data`` those replies begin and end; -1: elsewhere, or in more than one packet."""
@@ -131,8 +131,8 @@ class ChunkColumns:
         if isinstance(operations, TransferOperations):
             starts, sizes = operations.first_bytes(used, data)
         else:
-            found = [first_bytes(operations[index], data) for index in used.tolist()]
-            starts, sizes = np.array(found, np.int64).reshape(-1, 2).T
+            firsts = [first_bytes(operations[index], data) for index in used.tolist()]
+            starts, sizes = np.array(firsts, np.int64).reshape(-1, 2).T
         inside = (starts >= 0) & (sizes == self.returned[segments])
         return np.where(inside, starts, -1), np.where(inside, starts + sizes, -1)
 
@@ -147,7 +147,7 @@ class ChunkColumns:
         """How the replies of RPCs came that have nothing but a Reply chunk."""
         through = map(self.operations.__getitem__, self.used[self.firsts[rpcs]].tolist())
         columns = [column.tolist() for column in self.reply_chunks(rpcs)]
-        return [LongReply(*one) for one in zip(*columns, through, strict=True)]
+        return [LongReply(*values) for values in zip(*columns, through, strict=True)]
 
     def complete(self, index: int, rpc: Rpc) -> None:
         """Give an Rpc that was made as if its Sends had no chunks those of the RPC ``index``."""
@@ -168,10 +168,10 @@ class ChunkColumns:
             mine = operations[start - used[0] : end - used[0]]
             uses[list_].append(SegmentUse(segment, returned if returned >= 0 else None, mine))
         call, reply = rpc.call.header, rpc.reply.header
-        given = [tuple([use.advertised for use in one]) for one in uses]
+        given = [tuple([use.advertised for use in uses_of_kind]) for uses_of_kind in uses]
         back = [
-            tuple([use.advertised._replace(length=use.returned) for use in one if use.returned is not None])
-            for one in uses
+            tuple([use.advertised._replace(length=use.returned) for use in uses_of_kind if use.returned is not None])
+            for uses_of_kind in uses
         ]
         position = int(rows["position"][0]) if uses[READ_LIST] else None
         if position is not None:
@@ -184,9 +184,9 @@ class ChunkColumns:
         if self.results[index] >= 0:
             reply.procedure = RDMA_NOMSG
         rpc.chunks = [
-            ChunkUse(kind, position if kind == "read" else None, one)
-            for kind, one in zip(_KINDS, uses, strict=True)
-            if one
+            ChunkUse(kind, position if kind == "read" else None, uses_of_kind)
+            for kind, uses_of_kind in zip(_KINDS, uses, strict=True)
+            if uses_of_kind
         ]
 
 
@@ -208,7 +208,7 @@ class _Joined(Sequence[Operation]):
 
     def __getitem__(self, index: int | slice) -> Operation | list[Operation]:
         if isinstance(index, slice):
-            return [self[one] for one in range(len(self))[index]]
+            return [self[row] for row in range(len(self))[index]]
         part = bisect_right(self._firsts, index) - 1
         return self._parts[part][index - self._firsts[part]]
 

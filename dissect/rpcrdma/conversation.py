@@ -20,8 +20,8 @@ IPOIB = "IP over InfiniBand"
 @lru_cache(maxsize=1024)
 def first_private_data(data: bytes) -> PrivateData | None:
     """The RFC 8797 message in force in the consumer private data ``data``."""
-    found = find_private_data(data)
-    return found[0] if found else None
+    private_data = find_private_data(data)
+    return private_data[0] if private_data else None
 
 
 class DataServerRole(NamedTuple):
@@ -203,24 +203,24 @@ class Conversation:
             for announcement in negotiation.announcements
             if announcement.endpoint == receiver and announcement.characteristic.which == XCHAR_RBSIZ
         }
-        found: list[InForce] = []
+        in_force: list[InForce] = []
         for frame in (0, *sorted(frames)):
             value, _, source = self.receive_size(receiver, frame + 1)
-            if not found or (found[-1].value, found[-1].source) != (value, source):
-                found.append(InForce(value, frame, source))
-        return found
+            if not in_force or (in_force[-1].value, in_force[-1].source) != (value, source):
+                in_force.append(InForce(value, frame, source))
+        return in_force
 
     def _announced(self, which: int, endpoint: int, frame: int | None) -> InForce | None:
         negotiation = self.negotiation
         if negotiation.overflow and (frame is None or frame > negotiation.overflow):
             return InForce(None, negotiation.overflow, "not seen: more was announced than is remembered")
-        found = negotiation.announced(which, endpoint, frame)
-        if found is None:
+        announced = negotiation.announced(which, endpoint, frame)
+        if announced is None:
             return None
         doubt = (
             "; packets are missing, and a later one may be among them" if sum(self.connection.missing_packets) else ""
         )
-        return InForce(found.characteristic.value, found.frame, found.source + doubt)
+        return InForce(announced.characteristic.value, announced.frame, announced.source + doubt)
 
     @property
     def _lost(self) -> str:

@@ -332,12 +332,12 @@ class Dispatcher:
         wanted = header.xid.to_bytes(4) + REPLY.to_bytes(4)
         if header.version in (1, 2) and not header.problem and data[header.length : header.length + 8] == wanted:
             return None
-        found = decode_header(data[:4] + call.header.version.to_bytes(4) + data[8:], 0, len(data), length)
-        reply = data[found.length : found.length + 8] == wanted
-        if found.problem or not (reply if found.procedure == RDMA_MSG else found.reply):
+        reread = decode_header(data[:4] + call.header.version.to_bytes(4) + data[8:], 0, len(data), length)
+        reply = data[reread.length : reread.length + 8] == wanted
+        if reread.problem or not (reply if reread.procedure == RDMA_MSG else reread.reply):
             return None
-        found.version = header.version
-        return found
+        reread.version = header.version
+        return reread
 
     def _optional(self, sender: int, message: Message) -> bool:
         """An RDMA2_OPTIONAL; True where no RPC message follows it (version-two-01, 4.2.1)."""

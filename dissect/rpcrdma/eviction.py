@@ -85,9 +85,14 @@ def overdue(
     over.sort(key=_last)
     chosen = over[: len(over) - ended + ended // 4] if len(over) > ended else []
     if len(connections) - len(chosen) > maximum:
-        taken = {one.number for one in chosen}
+        taken = {conversation.number for conversation in chosen}
         rest = [connection for connection in connections if connection.number not in taken]
-        rest.sort(key=lambda one: (now - one.last_time < AWAITED and calling(one), one.last_time))
+        rest.sort(
+            key=lambda conversation: (
+                now - conversation.last_time < AWAITED and calling(conversation),
+                conversation.last_time,
+            )
+        )
         chosen += rest[: len(rest) - maximum + maximum // 4]
     return chosen
 

@@ -126,36 +126,36 @@ class AdvertisedMemory:
                 for use in chunk.segments if chunk.kind != "read" else ():
                     handle, length, start = use.advertised
                     late = tuple(
-                        one
-                        for one in writes.get((reply.initiator, handle), ())
-                        if one.address < start + length
-                        and start < one.address + one.length
-                        and one.first_frame > reply.first_frame
+                        write
+                        for write in writes.get((reply.initiator, handle), ())
+                        if write.address < start + length
+                        and start < write.address + write.length
+                        and write.first_frame > reply.first_frame
                     )
                     use.late += late
                     placed.update(late)
         if placed:
             self.unplaced_count -= len(placed)
-            remaining = [one for one in self.unplaced if one not in placed]
+            remaining = [operation for operation in self.unplaced if operation not in placed]
             self.unplaced.clear()
             self.unplaced.extend(remaining)
 
     def _place(self, operation: Operation) -> bool:
         """Attach a Read or Write to the segments it touches; False where no call advertised them."""
         owner = 1 - operation.initiator
-        found = self._touched(owner, operation)
-        if len(found) == 1:
-            found[0].use.operations.append(operation)
+        touched = self._touched(owner, operation)
+        if len(touched) == 1:
+            touched[0].use.operations.append(operation)
             return True
-        if len(found) > MAX_TOUCHED:
-            for entry in found:
+        if len(touched) > MAX_TOUCHED:
+            for entry in touched:
                 entry.use.contested = True
-        elif len(found) > 1 and any(entry.rpc is not found[0].rpc for entry in found):
+        elif len(touched) > 1 and any(entry.rpc is not touched[0].rpc for entry in touched):
             self._contest(owner, operation)
         else:
-            for entry in found:
+            for entry in touched:
                 entry.use.operations.append(operation)
-        return bool(found)
+        return bool(touched)
 
     def _touched(self, owner: int, operation: Operation) -> list[AdvertisedSegment]:
         return self.segments[owner].touched(operation.kind, operation.handle, operation.address, _end(operation))
@@ -180,7 +180,7 @@ class AdvertisedMemory:
         self._settle_early(rpc)
         if rpc.reply is not None and header.procedure != RDMA_ERROR:
             answered = rpc.reply.operation.first_frame
-            for operation in [one for chunk in rpc.chunks for use in chunk.segments for one in use.operations]:
+            for operation in [moved for chunk in rpc.chunks for use in chunk.segments for moved in use.operations]:
                 # A server replies when it has all arguments.
                 if operation.kind is READ and operation.closed and operation.last_frame < answered:
                     operation.complete_before(answered)
@@ -190,7 +190,7 @@ class AdvertisedMemory:
     def was_read_before(self, rpc: Rpc, reply: Operation) -> bool:
         """Before the reply its sender read memory that the call offers; no other call is known to have had it."""
         handles = {use.advertised.handle for chunk in rpc.chunks if chunk.kind == "read" for use in chunk.segments}
-        reads = [one for one in self.unplaced if one.kind is READ and one.handle in handles]
+        reads = [operation for operation in self.unplaced if operation.kind is READ and operation.handle in handles]
         return any(self._lead(read, self._at(reply)) > 0 for read in reads if read.initiator == reply.initiator)
 
     def _settle_early(self, rpc: Rpc) -> None:
@@ -214,20 +214,21 @@ class AdvertisedMemory:
         for chunk in rpc.chunks:
             kind = READ if chunk.kind == "read" else WRITE
             for use in chunk.segments:
-                early = [one for one in use.operations if one.first_time < call.first_time]
+                early = [operation for operation in use.operations if operation.first_time < call.first_time]
                 early += unplaced.get((kind, use.advertised.handle), ())
                 if early:
                     # What only its time shows to be early may be for a call that is not in the capture.
                     doubted = use.contested or (
                         unseen
                         and any(
-                            one.first_time < call.first_time and one.first_frame > call.first_frame for one in early
+                            operation.first_time < call.first_time and operation.first_frame > call.first_frame
+                            for operation in early
                         )
                     )
                     sure = 0 if doubted or rpc.reply.header.procedure == RDMA_ERROR else self._unbroken(reply)
                     placed.update(self._place_early(use, kind, early, reply, sure))
         if placed:
-            left = [one for one in self.unplaced if one not in placed]
+            left = [operation for operation in self.unplaced if operation not in placed]
             self.unplaced_count -= len(self.unplaced) - len(left)
             self.unplaced = left
 
@@ -237,7 +238,7 @@ class AdvertisedMemory:
         """Place those of ``early`` that are for a segment, the last first."""
         _, length, start = use.advertised
         end = start + (length if kind is READ else min(length, use.returned or 0))
-        own = [one for one in use.operations if one not in early]
+        own = [operation for operation in use.operations if operation not in early]
         reached = IntervalSet()
         for operation in own:
             reached.add(operation.address, _end(operation))
@@ -295,11 +296,13 @@ class AdvertisedMemory:
             for handle, length, start in chunk.segments:
                 end = start + max(1, length)
                 there = unplaced.get(handle, [])
-                claimed.update((one, None) for one in there if one.address < end and start < _end(one))
+                claimed.update(
+                    (operation, None) for operation in there if operation.address < end and start < _end(operation)
+                )
                 if stranger:
                     claimed |= self._withhold(1 - sender, handle, start, end)
         if claimed:
-            self.unplaced = [one for one in self.unplaced if one not in claimed]
+            self.unplaced = [operation for operation in self.unplaced if operation not in claimed]
         return tuple(claimed)
 
     def found_call(self, reply: Message, claimed: Iterable[Operation]) -> None:
@@ -313,8 +316,12 @@ class AdvertisedMemory:
         lists = [entry.use.operations for entry in self.segments[owner].touched(WRITE, handle, start, end)]
         withheld: dict[Operation, None] = {}
         for operations in (*lists, [*waiting]):
-            mine = {one: None for one in operations if one.kind is WRITE and one.address < end and start < _end(one)}
-            operations[:] = [one for one in operations if one not in mine]
+            mine = {
+                operation: None
+                for operation in operations
+                if operation.kind is WRITE and operation.address < end and start < _end(operation)
+            }
+            operations[:] = [operation for operation in operations if operation not in mine]
             withheld |= mine
         for operation in withheld.keys() & waiting.keys():
             del waiting[operation]
@@ -370,19 +377,19 @@ class AdvertisedMemory:
         rewritten = False
         for use in written:
             low, high = use.advertised.offset, use.advertised.offset + use.advertised.length
-            shared = [one for one in waiting if one.kind is WRITE and one.address < high and low < _end(one)]
+            shared = [write for write in waiting if write.kind is WRITE and write.address < high and low < _end(write)]
             reached = IntervalSet()
-            for one in (*use.operations, *shared):
-                if reached.missing(one.address, _end(one)) != [(one.address, _end(one))]:
+            for write in (*use.operations, *shared):
+                if reached.missing(write.address, _end(write)) != [(write.address, _end(write))]:
                     break
-                reached.add(one.address, _end(one))
+                reached.add(write.address, _end(write))
             else:
                 continue
             rewritten = True
-            last = max((one.first_frame for one in shared), default=0)
+            last = max((write.first_frame for write in shared), default=0)
             use.operations[:] = [operation for operation in use.operations if operation.first_frame > last]
-            for one in shared:
-                for entry in self._touched(owner, one):
+            for write in shared:
+                for entry in self._touched(owner, write):
                     entry.use.contested = True
         return rewritten
 

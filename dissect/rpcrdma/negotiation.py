@@ -86,8 +86,8 @@ class Announcement(NamedTuple):
         return f"{self.by} in frame {self.frame}{doubt}"
 
 
-def _frame(one: Announcement) -> int:
-    return one.frame
+def _frame(announcement: Announcement) -> int:
+    return announcement.frame
 
 
 @dataclass(slots=True)
@@ -273,10 +273,10 @@ class Negotiation:
                         request.cleared[position] = frame
                         return
 
-    def _with(self, kept: tuple[_Kept, ...], one: _Kept, frame: int) -> tuple[_Kept, ...]:
+    def _with(self, kept: tuple[_Kept, ...], latest: _Kept, frame: int) -> tuple[_Kept, ...]:
         """``kept`` and one more; itself where there are too many."""
         if len(kept) < MAX_KEPT:
-            return *kept, one
+            return *kept, latest
         self.overflow = self.overflow or frame
         return kept
 
@@ -294,12 +294,12 @@ class Negotiation:
 
     def answer_before(self, frame: int | None) -> VersionUse | None:
         """The answer that settled the version in which a message in ``frame`` is sent; None: at the end."""
-        found = None
+        latest = None
         for answer in self.answers:
             if frame is not None and answer.frame >= frame:
                 break
-            found = answer
-        return found
+            latest = answer
+        return latest
 
     def announced(self, which: int, endpoint: int, frame: int | None) -> Announcement | None:
         """The last announcement of a characteristic before ``frame``; None: before the end."""
@@ -316,7 +316,7 @@ class Negotiation:
 
         A request without an answer is pending as a whole.
         """
-        found: list[tuple[CharacteristicRequest, int]] = []
+        requests: list[tuple[CharacteristicRequest, int]] = []
         for request in self.requests:
             if request.requester == endpoint or (frame is not None and request.frame >= frame):
                 continue
@@ -329,8 +329,8 @@ class Negotiation:
                 else:
                     left = not refused
                 if left:
-                    found.append((request, position))
-        return found
+                    requests.append((request, position))
+        return requests
 
 
 def sound(header: TransportHeader) -> bool:

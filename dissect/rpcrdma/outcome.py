@@ -69,10 +69,10 @@ def conclude(rpc: Rpc) -> None:
 
 def named(rpc: Rpc) -> Rpc:
     """The same with its name, where it has not ended; what it is made of stays as it is."""
-    found = copy(rpc)
-    if found.call is not None and not found.call.header.problem:
-        _name(found, found.call)
-    return found
+    named = copy(rpc)
+    if named.call is not None and not named.call.header.problem:
+        _name(named, named.call)
+    return named
 
 
 def _name(rpc: Rpc, message: Message) -> None:
@@ -84,7 +84,7 @@ def _name(rpc: Rpc, message: Message) -> None:
     else:
         data, start, end = message.data, message.start, message.end
     if message.header.reads:
-        reduced = [one for one in message.header.reduced if one[0]]
+        reduced = [item for item in message.header.reduced if item[0]]
     head = rpc_header.call_head(data, start, end)
     if head is None:
         rpc.program, rpc.version = rpc_header.truncated_program(data, start, end) or (None, None)
@@ -147,9 +147,9 @@ def _status(rpc: Rpc, message: Message) -> None:
         return
     if rpc.program is None or rpc.version is None or rpc.procedure is None:
         return
-    found = status.reply_status(rpc.program, rpc.version, rpc.procedure, data, reply.body, end)
-    if found is not None:
-        rpc.status, rpc.failed = found
+    outcome = status.reply_status(rpc.program, rpc.version, rpc.procedure, data, reply.body, end)
+    if outcome is not None:
+        rpc.status, rpc.failed = outcome
     elif not reply.truncated:
         rpc.status = "OK"
 
@@ -176,7 +176,7 @@ def finish_state(rpc: Rpc) -> None:
             _message_damage(rpc, side, message, damage)
     if rpc.chunks and rpc.reply is not None and rpc.call is not None:
         _chunk_damage(rpc, damage)
-    missing = any(not any(one in reason for one in _UNDECIDABLE) for reason in damage)
+    missing = any(not any(words in reason for words in _UNDECIDABLE) for reason in damage)
     if missing and rpc.contents == "whole":
         rpc.contents = "missing"
     if damage and rpc.connection.damaged:
@@ -250,7 +250,12 @@ def _reused_psns(rpc: Rpc) -> Iterator[str]:
     for operation in rpc.psn_errors:
         sent = (rpc.call, rpc.reply)
         name = next(
-            (kind for kind, one in zip(("call", "reply"), sent, strict=True) if one and one.operation is operation), ""
+            (
+                kind
+                for kind, message in zip(("call", "reply"), sent, strict=True)
+                if message and message.operation is operation
+            ),
+            "",
         )
         verb = f"the {name}'s Send" if name else f"the RDMA {operation.kind.name.title()}"
         yield (
@@ -264,7 +269,7 @@ def _label(rpc: Rpc, chunk: ChunkUse) -> str:
         return f"Read chunk at Position {chunk.position}"
     if chunk.kind == "reply":
         return "Reply chunk"
-    return f"Write chunk {[one for one in rpc.chunks if one.kind == 'write'].index(chunk) + 1}"
+    return f"Write chunk {[other for other in rpc.chunks if other.kind == 'write'].index(chunk) + 1}"
 
 
 def _unsound(message: Message) -> bool:
@@ -421,7 +426,7 @@ def _by_lateness(use: SegmentUse, start: int, end: int) -> Iterator[tuple[int, i
     absent = covered.missing(start, end)
     for low, high in [*absent, (end, end)]:
         if low > start:
-            late = [one for one in use.late if one.address < low and one.address + one.length > start]
+            late = [write for write in use.late if write.address < low and write.address + write.length > start]
             yield start, low, late
         if high > low:
             yield low, high, []

@@ -94,9 +94,9 @@ def call_counts(rpc: Rpc, stream: bytes | memoryview) -> dict[int, int]:
     """Bytes of data at each Position of a Read chunk, by the count word of the item that belongs there."""
     if rpc.program is None or rpc.version is None or rpc.procedure is None or rpc.call is None:
         return {}
-    reduced = [one for one in rpc.call.header.reduced if one[0]]
-    found = binding.call_items(rpc.program, rpc.version, rpc.procedure, stream, 0, len(stream), reduced)
-    return {item.position: item.count for item in found.items if item.reduced}
+    reduced = [item for item in rpc.call.header.reduced if item[0]]
+    result = binding.call_items(rpc.program, rpc.version, rpc.procedure, stream, 0, len(stream), reduced)
+    return {item.position: item.count for item in result.items if item.reduced}
 
 
 def reassembled_reply(rpc: Rpc) -> Reassembled | None:
@@ -138,13 +138,13 @@ def reply_items(rpc: Rpc, stream: bytes | memoryview) -> tuple[list[tuple[int, i
     if not binding.has_binding(rpc.program, rpc.version):
         return [], "the program has no known upper-layer binding"
     lengths = [chunk.returned or 0 for chunk in writes]
-    found = binding.reply_items(rpc.program, rpc.version, rpc.procedure, stream, 0, len(stream), lengths, rpc.gss)
+    result = binding.reply_items(rpc.program, rpc.version, rpc.procedure, stream, 0, len(stream), lengths, rpc.gss)
     placed = [
         (item.position, item.chunk, item.count)
-        for item in found.items
+        for item in result.items
         if item.reduced and item.chunk is not None and item.chunk < len(writes)
     ]
-    problem = found.problem
+    problem = result.problem
     if not problem and {number for _, number, _ in placed} != {n for n, length in enumerate(lengths) if length}:
         problem = "a returned Write chunk has no data item in the reply"
     return placed, problem
@@ -203,13 +203,13 @@ def _prefix(chunks: list[ChunkUse], returned: bool, limit: int) -> bytes:
             alone = all(operation.address >= behind for operation in use.operations[1:])
             if alone and wanted <= min(length, end - start):
                 return view[start : start + wanted].tobytes()
-    found = bytearray()
+    prefix = bytearray()
     for chunk in chunks:
         for data, length, _, _ in _chunk_parts(chunk, returned):
-            found += data
-            if len(data) < length or len(found) >= limit:
-                return bytes(found)
-    return bytes(found)
+            prefix += data
+            if len(data) < length or len(prefix) >= limit:
+                return bytes(prefix)
+    return bytes(prefix)
 
 
 def header_bytes(message: Message) -> Reassembled:
@@ -401,13 +401,13 @@ def _transferred(use: SegmentUse, start: int, end: int) -> list[tuple[int, int, 
         (max(start, operation.address), min(end, operation.address + operation.length), operation)
         for operation in use.operations
     ]
-    if all(one[1] <= other[0] for one, other in pairwise(spans)):  # One behind the other, as nearly always.
+    if all(span[1] <= other[0] for span, other in pairwise(spans)):  # One behind the other, as nearly always.
         return [span for span in spans if span[0] < span[1]]
     later = IntervalSet()
-    found: list[tuple[int, int, Operation]] = []
+    transferred: list[tuple[int, int, Operation]] = []
     for low, high, operation in reversed(spans):
-        found += [(first, last, operation) for first, last in later.add(low, high)]
-    return sorted(found, key=itemgetter(0))
+        transferred += [(first, last, operation) for first, last in later.add(low, high)]
+    return sorted(transferred, key=itemgetter(0))
 
 
 def _operation_parts(operation: Operation, start: int, end: int) -> Iterator[Part]:

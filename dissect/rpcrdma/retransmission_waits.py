@@ -91,16 +91,16 @@ def charge_objects(rpcs: Sequence[Rpc], connection: Connection, transport: Trans
     if recoveries is not None:
         waits = recoveries.waits(_spans(_object_spans(chosen)))
     timed = [at for at, rpc in enumerate(chosen) if rpc.latency is not None]
-    found = _charged(_object_columns([chosen[at] for at in timed]), _of(waits, timed), connection, transport)
+    charges = _charged(_object_columns([chosen[at] for at in timed]), _of(waits, timed), connection, transport)
     for at in set(waits.rpc.tolist()).difference(timed):
         mine = waits.rpc == at
         chosen[at].retransmission_delay = int((waits.end[mine] - waits.start[mine]).sum())
-    for index in places(found.waited).tolist():
+    for index in places(charges.waited).tolist():
         rpc = chosen[timed[index]]
         assert rpc.latency is not None
         total, *parts, _ = rpc.latency
-        rpc.retransmission_delay = waited = int(found.waited[index])
-        kept = [part - taken for part, taken in zip(parts, found.parts[:, index].tolist(), strict=True)]
+        rpc.retransmission_delay = waited = int(charges.waited[index])
+        kept = [part - taken for part, taken in zip(parts, charges.parts[:, index].tolist(), strict=True)]
         call, reads, server, writes, reply = kept
         rpc.latency = Latency(total - sum(parts) + sum(kept) + waited, call, reads, server, writes, reply, waited)
 
@@ -143,11 +143,11 @@ def _charge_rows(rpcs: RpcRows, number: int, mine: Int64s, transport: TransportW
     waits = NO_WAITS
     if transport.recoveries is not None:
         waits = transport.recoveries.waits(_row_spans(part, transfers))
-    found = _charged(columns, waits, rpcs.conversations[number].connection, transport)
-    at = places(found.waited)
-    rows["latency_retransmission"][mine[at]] = found.waited[at]
-    rows["latency"][mine[at]] += found.waited[at] - found.parts[:, at].sum(axis=0)
-    for name, taken in zip(("call", "reads", "server", "writes", "reply"), found.parts[:, at], strict=True):
+    charges = _charged(columns, waits, rpcs.conversations[number].connection, transport)
+    at = places(charges.waited)
+    rows["latency_retransmission"][mine[at]] = charges.waited[at]
+    rows["latency"][mine[at]] += charges.waited[at] - charges.parts[:, at].sum(axis=0)
+    for name, taken in zip(("call", "reads", "server", "writes", "reply"), charges.parts[:, at], strict=True):
         rows[f"latency_{name}"][mine[at]] -= taken
 
 
@@ -165,15 +165,15 @@ def _shortest(timer: Timer) -> int:
 
 
 def _object_spans(rpcs: Sequence[Rpc]) -> list[tuple[int, ...]]:
-    found: list[tuple[int, ...]] = []
+    spans: list[tuple[int, ...]] = []
     for index, rpc in enumerate(rpcs):
         reply = rpc.reply.operation if rpc.reply is not None else None
         for operation in rpc.data_operations:
             # Who sends the reply had got all that the other end sent.
             answered = reply is not None and (operation.kind is READ or operation.initiator != reply.initiator)
             limit = reply.first_time if reply is not None and answered else ANY_TIME
-            found += [(index, *span, limit) for span in spans_of(operation)]
-    return found
+            spans += [(index, *span, limit) for span in spans_of(operation)]
+    return spans
 
 
 def _spans(rows: list[tuple[int, ...]]) -> Spans:
@@ -303,7 +303,7 @@ def _inferred(
         (read_end, written, writes, False),
         (written_end, answering, reply, writes > 0),
     )
-    found: list[tuple[int, int, int]] = []
+    inferred: list[tuple[int, int, int]] = []
     for sender in (0, 1):
         timers, silences = transport.timers(sender), transport.silences(sender)
         if not timers:
@@ -321,12 +321,12 @@ def _inferred(
                 if seen is None:
                     continue
                 waited, evidence, confidence = seen
-                found.append((at, pause.until - waited, pause.until))
+                inferred.append((at, pause.until - waited, pause.until))
                 loss = InferredLoss(
                     sender, int(rpcs.number[at]), pause.frame, pause.until - waited, pause.until, evidence, confidence
                 )
                 connection.inferred_losses = (*connection.inferred_losses, loss)[:MAX_INFERRED]
-    return found
+    return inferred
 
 
 class _Pause(NamedTuple):
@@ -355,7 +355,7 @@ def _explained(
             candidates.append((rest, expired, total, timer))
     if not candidates:
         return None
-    rest, expired, total, timer = min(candidates, key=lambda one: one[0])
+    rest, expired, total, timer = min(candidates, key=lambda candidate: candidate[0])
     if timer.doubles and not pause.posted and not recovering:
         return None  # Servers often take 200 ms for other reasons.
     if pause.posted:

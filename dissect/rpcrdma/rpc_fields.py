@@ -101,16 +101,16 @@ class FieldReader:
     ) -> FieldColumns:
         """The fields of all RPCs of a table whose contents are kept; ``objects``: those whose is asked for;
         ``wanted``: fields that are read, where that takes time; ``needless``: RPCs of which none is asked for."""
-        found = {name: np.full(len(table), None, object) for name in (*FlatFields._fields, "object")}
-        for place, rpc in zip(table.places.tolist(), table.objects, strict=True):
-            if needless is not None and needless[place]:
+        columns = {name: np.full(len(table), None, object) for name in (*FlatFields._fields, "object")}
+        for row, rpc in zip(table.places.tolist(), table.objects, strict=True):
+            if needless is not None and needless[row]:
                 continue
-            asked = objects is not None and bool(objects[place])
+            asked = objects is not None and bool(objects[row])
             for name, value in self._found(rpc, asked).items():
-                found[name][place] = value
+                columns[name][row] = value
         if len(table.data) and len(table.row_places):
-            _RowFields(self, table, found, None if objects is None else objects[table.row_places], wanted).read()
-        return FieldColumns(found)
+            _RowFields(self, table, columns, None if objects is None else objects[table.row_places], wanted).read()
+        return FieldColumns(columns)
 
     def fields(self, rpc: Rpc) -> FlatFields:
         """Those of one RPC."""
@@ -126,12 +126,12 @@ class FieldReader:
             return rpc_fields(rpc)._asdict()
         program, version, procedure, _, body = head
         shape = procedure_shape(program, version, procedure)
-        found = dict(_credential(*_credential_at(call.prefix)))
+        fields = dict(_credential(*_credential_at(call.prefix)))
         if shape is None:
-            return found
+            return fields
         if shape.arguments is not None:
-            found |= self.values(shape.arguments, False, call.data, body)
-        wanted = results_of(_names(rpc)) - found.keys()
+            fields |= self.values(shape.arguments, False, call.data, body)
+        wanted = results_of(_names(rpc)) - fields.keys()
         if asked:
             wanted |= {"object"}
         if wanted and shape.results is not None:
@@ -141,16 +141,16 @@ class FieldReader:
                 if header is None or header.body < 0:
                     return rpc_fields(rpc)._asdict()
                 results = {"object": b""} | self.values(shape.results, True, reply.data, header.body)
-                found |= {name: value for name, value in results.items() if name in wanted}
-        return found
+                fields |= {name: value for name, value in results.items() if name in wanted}
+        return fields
 
     def layouts(self, type: XdrType, results: bool) -> Layouts:
         """The layouts of arguments or results of this type."""
-        found = self._layouts.get((type, results))
-        if found is None:
+        layouts = self._layouts.get((type, results))
+        if layouts is None:
             nodes = result_nodes if results else flat_nodes
-            found = self._layouts[type, results] = Layouts(type, RESULTS if results else ARGUMENTS, MAX_NODES, nodes)
-        return found
+            layouts = self._layouts[type, results] = Layouts(type, RESULTS if results else ARGUMENTS, MAX_NODES, nodes)
+        return layouts
 
     def values(self, type: XdrType, results: bool, data: SparseBytes, start: int) -> dict[str, Any]:
         """The fields of the arguments or results at ``start``."""
@@ -159,21 +159,21 @@ class FieldReader:
         if layout is None:
             layouts.learn_sparse(data, start)
             return decoded_values(type, results, data, start)
-        found: dict[str, Any] = {} if results else {"linux": layout.linux}
+        fields: dict[str, Any] = {} if results else {"linux": layout.linux}
         for name, (first, behind) in layout.places.items():
             raw = data.view(start + first, start + behind)
             if raw is None:
                 return decoded_values(type, results, data, start)
-            found[name] = field_of(name, raw)
-        return found
+            fields[name] = field_of(name, raw)
+        return fields
 
 
 def known_columns(rows: Sequence[FlatFields]) -> FieldColumns:
     """Fields that were read elsewhere, as columns."""
-    found = {name: np.empty(len(rows), object) for name in FlatFields._fields}
+    columns = {name: np.empty(len(rows), object) for name in FlatFields._fields}
     for name, values in zip(FlatFields._fields, zip(*rows, strict=True), strict=False):  # Of no rows there are none.
-        found[name][:] = values
-    return FieldColumns(found)
+        columns[name][:] = values
+    return FieldColumns(columns)
 
 
 class _MessageBytes(NamedTuple):
@@ -207,10 +207,10 @@ def results_of(names: ProcedureNames) -> frozenset[str]:
         shape = procedure_shape(names.program, names.version, names.procedure)
         return frozenset() if shape is None else result_fields(shape.results)
     table = _RESULTS_BY_NAME[names.name == "CB_COMPOUND"]
-    found: frozenset[str] = frozenset()
+    fields: frozenset[str] = frozenset()
     for operation in names.operations:
-        found |= result_fields(table.get(operation))
-    return found
+        fields |= result_fields(table.get(operation))
+    return fields
 
 
 _RESULTS_BY_NAME: tuple[dict[str, XdrType], ...] = tuple(
@@ -237,8 +237,8 @@ def _credential(flavor: int, body: bytes) -> dict[str, Any]:
 def call_places(table: RpcTable) -> Int64s:
     """Where in the bytes of the batch the call messages of row RPCs begin."""
     rows = table.only_rows
-    found: Int64s = rows["call_at"] + rows["call_send"] - rows["call_inline"]
-    return found
+    starts: Int64s = rows["call_at"] + rows["call_send"] - rows["call_inline"]
+    return starts
 
 
 def argument_places(data: Bytes, calls: Int64s) -> Int64s:
@@ -328,18 +328,18 @@ class _RowFields:
     def _read_credentials(self, calls: Int64s, length: Int64s) -> None:
         view = self.data.data
         left = np.arange(len(calls))
-        found: list[tuple[Int64s, tuple[int, bytes]]] = []
-        while len(left) and len(found) < MAX_CALLERS:
+        credentials: list[tuple[Int64s, tuple[int, bytes]]] = []
+        while len(left) and len(credentials) < MAX_CALLERS:
             at, size = int(calls[left[0]]), int(length[left[0]])
             left_alike = left[length[left] == size]
             blobs = gathered(self.data, size + 8, calls[left_alike] + 24)
             alike = left_alike[(blobs == blobs[0]).all(axis=1)]
-            found.append((alike, _credential_at(view[at : at + 32 + size])))
+            credentials.append((alike, _credential_at(view[at : at + 32 + size])))
             left = left[~np.isin(left, alike, assume_unique=True)]
         for row in left.tolist():
             at, size = int(calls[row]), int(length[row])
-            found.append((np.array([row]), _credential_at(view[at : at + 32 + size])))
-        for rows, key in found:
+            credentials.append((np.array([row]), _credential_at(view[at : at + 32 + size])))
+        for rows, key in credentials:
             for name, value in _credential(*key).items():
                 self.found[name][self.places[rows]] = value
 
@@ -390,7 +390,7 @@ class _RowFields:
             column = self.found[name]
             if results:
                 there = column[places]
-                empty = np.array([one is None or one == b"" for one in there.tolist()], np.bool_)
+                empty = np.array([value is None or value == b"" for value in there.tolist()], np.bool_)
                 there[empty] = values[empty]
                 values = there
             column[places] = values
@@ -399,12 +399,12 @@ class _RowFields:
 
 def _values(name: str, data: Bytes, at: Int64s, size: int) -> NDArray[np.object_]:
     """The values of a field at ``data[at[i]:at[i] + size]``."""
-    found = np.empty(len(at), object)
+    values = np.empty(len(at), object)
     if name in ("handle", "name", "stateid", "session", "object"):
-        found[:] = bytes_at(data, size, at) if size else b""
+        values[:] = bytes_at(data, size, at) if size else b""
     elif size == 4:
         words = words_at(data, at)
-        found[:] = (words != 0) if name == "eof" else words
+        values[:] = (words != 0) if name == "eof" else words
     else:
-        found[:] = gathered(data, 8, at).view(">u8")[:, 0].astype(np.uint64)
-    return found
+        values[:] = gathered(data, 8, at).view(">u8")[:, 0].astype(np.uint64)
+    return values

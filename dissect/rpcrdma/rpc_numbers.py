@@ -66,10 +66,10 @@ class EndedRpcs(list[Rpc]):
         """All of them in the order in which they ended, and their places; none is left."""
         places = np.array(self._places, np.int64)
         order = ended_order(places, np.array([rpc.number for rpc in self], np.int64))
-        found = [self[index] for index in order.tolist()]
+        rpcs = [self[index] for index in order.tolist()]
         self._places.clear()
         self.clear()
-        return found, places[order]
+        return rpcs, places[order]
 
 
 def ended_order(places: Int64s, numbers: Int64s) -> Int64s:
@@ -158,7 +158,7 @@ class AnsweredXids:
 
     def _append(self, answered: Int64s) -> None:
         self._later = (*self._later, _short(answered))
-        if sum([one.shape[1] for one in self._later]) > 2 * self._maximum:
+        if sum([columns.shape[1] for columns in self._later]) > 2 * self._maximum:
             self._sort_in()
 
     def _sort_in(self) -> None:

@@ -166,19 +166,19 @@ class RpcNames:
 
     def procedure(self, names: ProcedureNames) -> int:
         """The index of a procedure, which is added where it is new."""
-        found = self._procedures.get(names)
-        if found is None:
-            found = self._procedures[names] = len(self.procedures)
+        code = self._procedures.get(names)
+        if code is None:
+            code = self._procedures[names] = len(self.procedures)
             self.procedures.append(names)
-        return found
+        return code
 
     def status(self, status: str, failed: bool) -> int:
         """The index of a status, which is added where it is new."""
-        found = self._statuses.get((status, failed))
-        if found is None:
-            found = self._statuses[status, failed] = len(self.statuses)
+        code = self._statuses.get((status, failed))
+        if code is None:
+            code = self._statuses[status, failed] = len(self.statuses)
             self.statuses.append((status, failed))
-        return found
+        return code
 
 
 @dataclass(slots=True)
@@ -292,8 +292,8 @@ class RpcTable(Sequence[Rpc]):
             if len(self.objects):
                 self._rows = np.zeros(len(self.is_row), RPC)
                 put(self._rows, self.row_places, self.only_rows)
-                for place, rpc in zip(self.places.tolist(), self.objects, strict=True):
-                    self._rows[place] = rpc_row(rpc, self.names)
+                for row, rpc in zip(self.places.tolist(), self.objects, strict=True):
+                    self._rows[row] = rpc_row(rpc, self.names)
             else:
                 self._rows = self.only_rows
         return self._rows
@@ -302,15 +302,15 @@ class RpcTable(Sequence[Rpc]):
     def waiting(self) -> Int64s:
         """``Rpc.waiting`` of all; -1 where it is not known.  Without a latency it is a lower bound."""
         waiting = self.rows["latency"].astype(np.int64)
-        for place, rpc in zip(self.places.tolist(), self.objects, strict=True):
+        for row, rpc in zip(self.places.tolist(), self.objects, strict=True):
             if rpc.outstanding is not None:
-                waiting[place] = rpc.outstanding
+                waiting[row] = rpc.outstanding
         return waiting
 
     def conversation(self, number: int) -> Conversation:
         """The conversation on the connection with this number, of which an RPC is in the table."""
-        found = self._from.conversations.get(number) if self._from is not None else None
-        return self._conversations[number] if found is None else found
+        conversation = self._from.conversations.get(number) if self._from is not None else None
+        return self._conversations[number] if conversation is None else conversation
 
     @cached_property
     def _conversations(self) -> dict[int, Conversation]:
@@ -329,25 +329,25 @@ class RpcTable(Sequence[Rpc]):
 
     def advertised(self, rows: Rows) -> Int64s:
         """Bytes of the Read, Write and Reply chunks of some row RPCs, (n, 3)."""
-        found = np.zeros((len(rows), 3), np.int64)
+        advertised = np.zeros((len(rows), 3), np.int64)
         if self._from is not None and self._from.chunks is not None:
             there = rows["chunks"] >= 0
-            found[there] = self._from.chunks.advertised[rows["chunks"][there]]
-        return found
+            advertised[there] = self._from.chunks.advertised[rows["chunks"][there]]
+        return advertised
 
     def offered(self, places: Int64s) -> Int64s:
         """Bytes of the Read chunks of some rows, and of their other chunks, (n, 2), of those that were used."""
-        found = np.zeros((len(places), 2), np.int64)
+        offered = np.zeros((len(places), 2), np.int64)
         is_row = self.is_row[places]
         rows = take(self.rows, places[is_row])
         used = np.column_stack([rows[f"{kind}_bytes"] > 0 for kind in ("read", "write", "reply_chunk")])
         of_kinds = self.advertised(rows) * used
-        found[is_row] = np.column_stack((of_kinds[:, 0], of_kinds[:, 1:].sum(axis=1)))
+        offered[is_row] = np.column_stack((of_kinds[:, 0], of_kinds[:, 1:].sum(axis=1)))
         for at in (~is_row).nonzero()[0].tolist():
             for chunk in self.rpc(int(places[at])).chunks:
                 if chunk.transferred:
-                    found[at, int(chunk.kind != "read")] += chunk.advertised
-        return found
+                    offered[at, int(chunk.kind != "read")] += chunk.advertised
+        return offered
 
     @property
     def noted_rows(self) -> Int64s:
@@ -376,7 +376,7 @@ class RpcTable(Sequence[Rpc]):
         made_of.update(zip(self.places.tolist(), self.objects, strict=True))
         places = np.array(sorted(made_of), np.int64)
         source = replace(self._from, rows=take(rows, ~many))
-        return RpcTable([made_of[place] for place in places.tolist()], source, places, self.names)
+        return RpcTable([made_of[row] for row in places.tolist()], source, places, self.names)
 
     @property
     def data(self) -> Bytes:
@@ -388,8 +388,8 @@ class RpcTable(Sequence[Rpc]):
         if not self.is_row[index]:
             return self.objects[int(self.places.searchsorted(index))]
         assert self._from is not None
-        place = int(self.row_places.searchsorted(index))
-        return made(self._from, self.only_rows[place : place + 1])[0]
+        row = int(self.row_places.searchsorted(index))
+        return made(self._from, self.only_rows[row : row + 1])[0]
 
     def rpcs_of(self, rows: Rows) -> list[Rpc]:
         """The RPCs of some of ``only_rows``."""
@@ -406,7 +406,7 @@ class RpcTable(Sequence[Rpc]):
 
     def __getitem__(self, index: int | slice) -> Rpc | list[Rpc]:
         if isinstance(index, slice):
-            return [self.rpc(one) for one in range(len(self))[index]]
+            return [self.rpc(row) for row in range(len(self))[index]]
         return self.rpc(range(len(self))[index])
 
     def __iter__(self) -> Iterator[Rpc]:
@@ -446,7 +446,7 @@ def made(source: RpcRows, rows: Rows) -> list[Rpc]:
     procedures, statuses = source.names.procedures, source.names.statuses
     calls = _operations(source.runs, rows["call_run"], rows["call_row"])
     replies = _operations(source.runs, rows["reply_run"], rows["reply_row"])
-    found = []
+    rpcs = []
     for call, reply, (
         number,
         connection,
@@ -482,7 +482,7 @@ def made(source: RpcRows, rows: Rows) -> list[Rpc]:
         reply_at += reply_send - replied
         names = procedures[procedure]
         result, failed = statuses[status]
-        found.append(
+        rpcs.append(
             Rpc(
                 number,
                 source.conversations[connection],
@@ -508,12 +508,12 @@ def made(source: RpcRows, rows: Rows) -> list[Rpc]:
         )
         if chunks >= 0:
             assert source.chunks is not None
-            source.chunks.complete(chunks, found[-1])
-    return found
+            source.chunks.complete(chunks, rpcs[-1])
+    return rpcs
 
 
 def _operations(runs: list[SendRun], run: NDArray[np.int32], row: NDArray[np.int32]) -> list[Operation]:
-    return [runs[one].operation(at) for one, at in zip(run.tolist(), row.tolist(), strict=True)]
+    return [runs[run_at].operation(at) for run_at, at in zip(run.tolist(), row.tolist(), strict=True)]
 
 
 def rpc_row(rpc: Rpc, names: RpcNames) -> tuple[int, ...]:

@@ -155,7 +155,7 @@ class _HandleIndex:
                     del size[bisect_left(size, key)]
 
     def touched(self, start: int, end: int, kind: Kind) -> list[AdvertisedSegment]:
-        found: list[AdvertisedSegment] = []
+        segments: list[AdvertisedSegment] = []
         visited: list[_SharedRange] = []
         for bits, keys in self.by_size.items():
             low = bisect_left(keys, (start - (1 << bits), 0, 0))
@@ -165,10 +165,10 @@ class _HandleIndex:
                     shared = self.ranges[key]
                     visited.append(shared)
                     for segment in shared.segments.values():
-                        if len(found) > MAX_TOUCHED:
+                        if len(segments) > MAX_TOUCHED:
                             break
-                        found.append(segment)
-        if len(found) > MAX_TOUCHED:
+                        segments.append(segment)
+        if len(segments) > MAX_TOUCHED:
             for shared in visited:
                 shared.contested = True
-        return sorted(found, key=_number)
+        return sorted(segments, key=_number)

@@ -21,19 +21,19 @@ NOT_KNOWN = -1
 
 def slots_allowed(table: RpcTable, chosen: NDArray[np.bool_]) -> Int64s:
     """Of the chosen RPCs of a table, in the order of rows: sr_target_highest_slotid + 1, or NOT_KNOWN."""
-    found = np.full(len(table), NOT_KNOWN)
+    slots = np.full(len(table), NOT_KNOWN)
     places = table.row_places
     mine = chosen[places] & (table.only_rows["transfer"] < 0)
     if len(table.data) and mine.any():
         rows = take(table.only_rows, mine)
         ends = rows["reply_at"] + rows["reply_send"]
-        found[places[mine]] = _of_replies(
+        slots[places[mine]] = _of_replies(
             table.data, ends - rows["reply_inline"], ends, np.where(rows["caller"], OP_CB_SEQUENCE, OP_SEQUENCE)
         )
-    for place, rpc in zip(table.places.tolist(), table.objects, strict=True):
-        if chosen[place]:
-            found[place] = slots_allowed_by(rpc)
-    return found[chosen]
+    for row, rpc in zip(table.places.tolist(), table.objects, strict=True):
+        if chosen[row]:
+            slots[row] = slots_allowed_by(rpc)
+    return slots[chosen]
 
 
 def slots_allowed_by(rpc: Rpc) -> int:
@@ -50,7 +50,7 @@ def slots_allowed_by(rpc: Rpc) -> int:
 
 def _of_replies(data: Bytes, starts: Int64s, ends: Int64s, operations: Int64s) -> Int64s:
     """Of reply messages at ``data[starts[i]:ends[i]]`` that begin with that operation and have an empty verifier."""
-    found = np.full(len(starts), NOT_KNOWN)
+    slots = np.full(len(starts), NOT_KNOWN)
     # Status of the COMPOUND, its tag, the number of results.
     tags = starts + ACCEPTED + 4
     rows = (tags + 4 <= ends).nonzero()[0]
@@ -60,8 +60,8 @@ def _of_replies(data: Bytes, starts: Int64s, ends: Int64s, operations: Int64s) -
     whole = at + RESULTS <= ends[rows]
     rows, at = rows[whole], at[whole]
     if not len(rows):
-        return found
+        return slots
     result = big_endian_words(gathered(data, RESULTS, at))
     known = (result[:, 0] == operations[rows]) & (result[:, 1] == 0)
-    found[rows[known]] = result[known, -1] + 1
-    return found
+    slots[rows[known]] = result[known, -1] + 1
+    return slots

@@ -110,8 +110,8 @@ def _usual(
     reply: WriteChunk | None = None
     try:
         while words[at]:
-            one, position, handle, length, high, low = words[at : at + 6]
-            if one != 1:
+            follows, position, handle, length, high, low = words[at : at + 6]
+            if follows != 1:
                 return None
             segments: tuple[Segment, ...] = (Segment(handle, length, high << 32 | low),)
             if reads and reads[-1].position == position:
@@ -147,8 +147,7 @@ def _usual_array(words: tuple[int, ...], at: int) -> WriteChunk | None:
     if end > len(words):
         raise IndexError
     segments = [
-        Segment(words[place], words[place + 1], words[place + 2] << 32 | words[place + 3])
-        for place in range(at + 2, end, 4)
+        Segment(words[word], words[word + 1], words[word + 2] << 32 | words[word + 3]) for word in range(at + 2, end, 4)
     ]
     return WriteChunk(tuple(segments))
 
@@ -169,10 +168,10 @@ class _Cursor:
         """Stop where the next ``size`` bytes are not there."""
         if self.at + size <= self.captured:
             return
-        place = f"{field} at offset {self.at}"
+        where = f"{field} at offset {self.at}"
         if self.at + size > self.length:
-            raise _HeaderEnd(f"{place} runs past the end of the Send ({self.length} bytes)")
-        raise _HeaderEnd(f"{place} is not in the capture ({self.captured} of {self.length} bytes are)", True)
+            raise _HeaderEnd(f"{where} runs past the end of the Send ({self.length} bytes)")
+        raise _HeaderEnd(f"{where} is not in the capture ({self.captured} of {self.length} bytes are)", True)
 
     def word(self, field: str) -> int:
         at = self.at
@@ -200,10 +199,10 @@ class _Cursor:
 
     def opaque(self, size: int) -> bytes:
         """As many of ``size`` bytes as are captured; the caller bounded ``size``."""
-        place = self.start + self.at
+        start = self.start + self.at
         there = min(size, self.captured - self.at)
         self.at += there
-        return bytes(self.data[place : place + there])
+        return bytes(self.data[start : start + there])
 
     def count(self, field: str) -> int:
         """The length of a segment array, which must fit the Send."""
@@ -218,10 +217,10 @@ class _Cursor:
 
     def segments(self, count: int) -> tuple[Segment, ...]:
         """As many of ``count`` segments as are captured; the caller bounded ``count``."""
-        place = self.start + self.at
+        start = self.start + self.at
         there = min(count, (self.captured - self.at) // 16)
         self.at += there * 16
-        return tuple(map(Segment._make, _SEGMENTS(self.data[place : place + there * 16])))
+        return tuple(map(Segment._make, _SEGMENTS(self.data[start : start + there * 16])))
 
 
 def _fill(header: TransportHeader, cursor: _Cursor) -> None:

@@ -61,15 +61,15 @@ def _key(conversation: Conversation) -> Key | None:
 def loops(conversations: Iterable[Conversation]) -> list[Loop]:
     """Over connections between the same two addresses, in the order in which they began."""
     refusals = VersionRefusals()
-    found: dict[Key, list[Conversation]] = {}
+    chains: dict[Key, list[Conversation]] = {}
     for conversation in conversations:
         key, earlier = _key(conversation), refusals.before(conversation)
         if key is None:
             continue
-        if key in found:
-            found[key].append(conversation)
+        if key in chains:
+            chains[key].append(conversation)
         elif earlier is not None:
-            found[key] = [earlier, conversation]
+            chains[key] = [earlier, conversation]
         else:
             refusals.add(conversation)
-    return [Loop(key[3], tuple(chain)) for key, chain in found.items()]
+    return [Loop(key[3], tuple(chain)) for key, chain in chains.items()]

@@ -75,7 +75,7 @@ class Payload:
     def pieces(self) -> Iterator[Piece]:
         """The stretches, frame by frame, ascending."""
         for at, data, rows in sorted(self.runs, key=lambda run: run[0]):
-            place = at
+            reached = at
             for length, captured, frame, offset in zip(
                 rows["length"].tolist(),
                 rows["captured"].tolist(),
@@ -83,22 +83,22 @@ class Payload:
                 rows["payload"].tolist(),
                 strict=True,
             ):
-                yield Piece(place, length, captured, frame, data, offset)
-                place += length
+                yield Piece(reached, length, captured, frame, data, offset)
+                reached += length
 
     def gaps(self) -> list[tuple[int, int]]:
         """Byte ranges [start, end) that no captured frame carried, ascending."""
         if self.seen == self.length:
             return []
-        found: list[tuple[int, int]] = []
+        gaps: list[tuple[int, int]] = []
         reached = 0
         for at, _, rows in sorted(self.runs, key=lambda run: run[0]):
             if at > reached:
-                found.append((reached, at))
+                gaps.append((reached, at))
             reached = max(reached, at + int(rows["length"].sum()))
         if reached < self.length:
-            found.append((reached, self.length))
-        return found
+            gaps.append((reached, self.length))
+        return gaps
 
     def own_rows(self) -> None:
         """Hold no rows of other Operations."""
@@ -142,9 +142,9 @@ class Payload:
             whole, start, end = self.only
             return whole.data, start, end
         if self.stretch is not None:
-            data, rows, place, _ = self.stretch
-            start = int(rows["payload"][place])
-            return data.data, start, start + int(rows["captured"][place])
+            data, rows, row, _ = self.stretch
+            start = int(rows["payload"][row])
+            return data.data, start, start + int(rows["captured"][row])
         piece = next(self.pieces(), None)
         if piece is None or piece.at:
             return memoryview(b""), 0, 0
@@ -214,11 +214,11 @@ class Operation:
     position: int = 0
     """iWARP: where it begins in the TCP stream of its initiator."""
 
-    def contradict(self, found: Mapping[int, int]) -> None:
+    def contradict(self, contradictions: Mapping[int, int]) -> None:
         """Frames of it, and those that retransmit the same with other bytes."""
-        if found:
-            self.contradicted = self.contradicted or min(found.values())
-            self.doubtful |= found.keys()
+        if contradictions:
+            self.contradicted = self.contradicted or min(contradictions.values())
+            self.doubtful |= contradictions.keys()
 
     def complete_before(self, frame: int) -> None:
         """Its initiator had taken all bytes: what is retransmitted from that frame on came to nothing."""

@@ -156,14 +156,14 @@ class _Index:
     def between(self, start: int, stop: int) -> Iterator[Fpdu]:
         """The FPDUs that have bytes in [start, stop), ascending."""
         if self._stops is None:
-            self._places = [(block, index) for block, one in enumerate(self.blocks) for index in range(len(one))]
-            self._stops = [stop for one in self.blocks for stop in one.rows["stop"].tolist()]
+            self._places = [(block, index) for block, fpdus in enumerate(self.blocks) for index in range(len(fpdus))]
+            self._stops = [stop for fpdus in self.blocks for stop in fpdus.rows["stop"].tolist()]
         for at in range(bisect_right(self._stops, start), len(self._stops)):
             block, index = self._places[at]
-            found = _fpdu(self.blocks[block], index)
-            if found.start >= stop:
+            fpdu = _fpdu(self.blocks[block], index)
+            if fpdu.start >= stop:
                 return
-            yield found
+            yield fpdu
 
 
 def _fpdu(fpdus: Fpdus, index: int) -> Fpdu:
@@ -206,7 +206,7 @@ class IwarpSegments:
         source, destination = ends_of(rows)
         low, high = np.minimum(source, destination), np.maximum(source, destination)
         frames = rows["frame"]
-        found: list[tuple[int, TcpConnection]] = []
+        chosen: list[tuple[int, TcpConnection]] = []
         links = dict.fromkeys((*observer.connections.values(), *observer.open.values()))
         for gone in self._known.keys() - links.keys():
             del self._known[gone]
@@ -219,11 +219,11 @@ class IwarpSegments:
                     mine &= frames < tcp.lifetime.until
                 if tcp.transport == "UDP":
                     mine &= np.isin(frames, [*tcp.placed])
-                found += [(index, tcp) for index in np.flatnonzero(mine).tolist()]
+                chosen += [(index, tcp) for index in np.flatnonzero(mine).tolist()]
         forward = source <= destination
         return [
             self._segment(batch, rows[index], int(not forward[index]), tcp, observer)
-            for index, tcp in sorted(found, key=_place)
+            for index, tcp in sorted(chosen, key=_place)
         ]
 
     def _segment(
@@ -290,7 +290,7 @@ class IwarpSegments:
         if framing.ready is not None and framing.ready[0] < stop and start < framing.ready[1]:
             known.append((*framing.ready, READY))
         if tcp in self._known:
-            known += [(one.start, one.stop, one) for one in self._known[tcp][direction].between(start, stop)]
+            known += [(fpdu.start, fpdu.stop, fpdu) for fpdu in self._known[tcp][direction].between(start, stop)]
         for left, right, what in sorted(known, key=_place):
             if max(left, start) > at:
                 yield Part(at - start, max(left, start) - at)
@@ -306,5 +306,5 @@ class IwarpSegments:
             yield Part(at - start, stop - at)
 
 
-def _place(one: tuple[int, object] | tuple[int, int, object]) -> int:
-    return one[0]
+def _place(part: tuple[int, object] | tuple[int, int, object]) -> int:
+    return part[0]

@@ -50,7 +50,7 @@ def ending(connection: Connection, initiated: Sequence[Initiated], now: int | No
     ended = connection.ended_by
     if ended.startswith("REJ"):
         return ended
-    naks = [(nak, 1 - one.queue.initiator) for one in initiated for nak in one.queue.fatal_naks]
+    naks = [(nak, 1 - direction.queue.initiator) for direction in initiated for nak in direction.queue.fatal_naks]
     if naks:
         nak, sender = min(naks)
         fatal = f"fatal {nak.name} from the {ENDS[sender]} in frame {nak.frame}"
@@ -331,15 +331,21 @@ class RcHealth:
         """In order; where the lost packet came damaged, that is the loss."""
         if all(queue.untroubled for queue in self.retransmissions):
             return []
-        found: list[Retransmission] = []
+        nouns: list[Retransmission] = []
         for queue in self.retransmissions:
             damaged = {psn: (frame, time) for frame, psn, time in self.sent[queue.initiator].complaints.failures}
-            for one in queue.nouns():
-                frame, time = damaged.get(one.psn, (0, 0))
-                if frame and one.lost == "request" and frame < (one.retransmission_frame or one.nak_frame or 0):
-                    one = one._replace(lost_packet_captured=True, lost_frame=frame, lost_time=time)
-                found.append(one)
-        return sorted(found, key=_moment)
+            for retransmission in queue.nouns():
+                frame, time = damaged.get(retransmission.psn, (0, 0))
+                if (
+                    frame
+                    and retransmission.lost == "request"
+                    and frame < (retransmission.retransmission_frame or retransmission.nak_frame or 0)
+                ):
+                    retransmission = retransmission._replace(
+                        lost_packet_captured=True, lost_frame=frame, lost_time=time
+                    )
+                nouns.append(retransmission)
+        return sorted(nouns, key=_moment)
 
     @property
     def recoveries(self) -> Recoveries | None:
@@ -357,10 +363,10 @@ class RcHealth:
     def timers(self, sender: int) -> list[Timer]:
         """Those by which ``sender`` retransmits what the capture may not show to be lost."""
         timeout = self.connection.endpoints[0].ack_timeout
-        found = [_ack_timer(timeout)] if timeout else []
+        timers = [_ack_timer(timeout)] if timeout else []
         waits = {nak.timer for nak in self.retransmissions[sender].rnr_naks if (nak.timer or 0) >= SILENCE}
-        found += [Timer(one, f"the RNR timer of {duration(one)}") for one in sorted(filter(None, waits))]
-        return found
+        timers += [Timer(wait, f"the RNR timer of {duration(wait)}") for wait in sorted(filter(None, waits))]
+        return timers
 
     def result(self, now: int | None = None, icrc_checked: int | None = None) -> TransportHealth:
         """The state of things; ``now``: nanoseconds, the capture's last moment."""
@@ -371,7 +377,9 @@ class RcHealth:
         counts: Mapping[str, int] = NO_CAUSES
         if listed or any(self.connection.ledgers):
             total = sum((ledger.counts for ledger in self.connection.ledgers), Counter[str]())
-            total += Counter(one.cause for queue in self.retransmissions for one in queue.unheeded)
+            total += Counter(
+                retransmission.cause for queue in self.retransmissions for retransmission in queue.unheeded
+            )
             counts = dict(total)
         waits = recovery_delays(listed)
         return TransportHealth(
@@ -444,8 +452,8 @@ def _ack_timer(timeout: int) -> Timer:
     return Timer(timeout, f"the local ACK timeout of {duration(timeout)} (4.096 µs × 2^{power})")
 
 
-def _moment(one: Retransmission) -> int:
-    return one.nak_time or one.retransmission_time or 0
+def _moment(retransmission: Retransmission) -> int:
+    return retransmission.nak_time or retransmission.retransmission_time or 0
 
 
 def _joined(batches: Sequence[_Batch]) -> _Batch:
@@ -453,7 +461,7 @@ def _joined(batches: Sequence[_Batch]) -> _Batch:
         return batches[0]
     parts: list[Rows | None] = []
     for listed in ([batch.requests for batch in batches], [batch.responses for batch in batches]):
-        there = [one for one in listed if one is not None]
+        there = [rows for rows in listed if rows is not None]
         parts.append(joined(there) if there else None)
     known = [batch for batch in batches if batch.furthest is not None]
     if not known:

@@ -201,13 +201,13 @@ class Flow:
         ports = set(unique(rows["source_port"]).tolist()) - {0} - self.ports
         self.used |= used
         self.ports |= ports
-        found: set[Feature] = {USED | handle for handle in used} | {PORT | port for port in ports}
-        found |= {PSN_SENT | block for block in unique(np.concatenate((starts, ends - 1)) >> PSN_BLOCK).tolist()}
-        found |= {PSN_ANSWERED | block for block in unique(responses >> PSN_BLOCK).tolist()}
-        found |= self._read(data, take(rows, _STARTS_SEND[opcode])[: SAMPLED_SENDS - self.sends], reader)
-        found -= self.features
-        self.features |= found
-        return found
+        features: set[Feature] = {USED | handle for handle in used} | {PORT | port for port in ports}
+        features |= {PSN_SENT | block for block in unique(np.concatenate((starts, ends - 1)) >> PSN_BLOCK).tolist()}
+        features |= {PSN_ANSWERED | block for block in unique(responses >> PSN_BLOCK).tolist()}
+        features |= self._read(data, take(rows, _STARTS_SEND[opcode])[: SAMPLED_SENDS - self.sends], reader)
+        features -= self.features
+        self.features |= features
+        return features
 
     def _read(self, data: Bytes, sends: Rows, reader: SendReader) -> set[Feature]:
         transactions: dict[str, set[int]] = {"request": set(), "answer": set(), "": set()}
@@ -232,8 +232,8 @@ class Flow:
         self.undirected |= transactions[""]
         self.advertised |= advertised
         self.words |= words
-        found = {TRANSACTION | one for role in transactions.values() for one in role}
-        return found | {WORD | word for word in words}
+        features = {TRANSACTION | role_xid for role in transactions.values() for role_xid in role}
+        return features | {WORD | word for word in words}
 
 
 class Pair(NamedTuple):
@@ -373,16 +373,16 @@ class UnpairedFlows:
             against = [
                 value
                 for mine, partner in ((key, other), (other, key))
-                for value, one in rivals[mine]
-                if one != partner and one not in taken
+                for value, candidate in rivals[mine]
+                if candidate != partner and candidate not in taken
             ]
             rival = max(against, default=0.0)
-            passed = [one for mine in (key, other) for value, one in rivals[mine] if value * 2 > weight]
+            passed = [candidate for mine in (key, other) for value, candidate in rivals[mine] if value * 2 > weight]
             if not last_chance and (weight < CONVINCING or rival * 2 > weight):
                 continue
             confidence = round(min(0.99, max(0.05, share * (1 - rival / (2 * weight)) * (1 - 0.5 / (1 + weight)))), 2)
             # What is left over is no surer than what else it might have been paired with.
-            confidence = min([confidence, *[taken[one] for one in passed if one in taken]])
+            confidence = min([confidence, *[taken[candidate] for candidate in passed if candidate in taken]])
             taken[key] = taken[other] = confidence
             pairs.append(_oriented(self.flows[key], self.flows[other], confidence, evidence))
         return pairs
@@ -400,12 +400,12 @@ class UnpairedFlows:
         compared.add(key)
         flow = self.flows[key]
         for other, _ in flow.votes.most_common(MAX_CANDIDATES):
-            place = (key, other) if key < other else (other, key)
-            if place in scores:
+            pair = (key, other) if key < other else (other, key)
+            if pair in scores:
                 continue
             score = _score(flow, self.flows[other], self.reader.transactions)
             if score.weight:
-                scores[place] = score
+                scores[pair] = score
                 rivals[key].append((score.weight, other))
                 rivals[other].append((score.weight, key))
 
@@ -430,8 +430,8 @@ def _answered(requests: Flow, responses: Flow) -> int:
     psns = responses.psns[2]
     if not len(starts) or not len(psns):
         return 0
-    place = np.searchsorted(starts, psns, side="right") - 1
-    return int(((place >= 0) & (psns < ends[place])).sum())
+    range_at = np.searchsorted(starts, psns, side="right") - 1
+    return int(((range_at >= 0) & (psns < ends[range_at])).sum())
 
 
 def _score(one: Flow, other: Flow, transactions: str) -> _Score:

@@ -28,9 +28,9 @@ def contradictions(runs: Sequence[tuple[int, Bytes, Rows]], data: Bytes, rows: R
     ``rows`` retransmit packets of ``runs``, of which each is in PSN order without a gap.  Damaged packets are not
     among them: their receiver drops them.
     """
-    found: dict[int, int] = {}
+    others: dict[int, int] = {}
     if len(runs) > MAX_RUNS:
-        return found
+        return others
     firsts = [int(run["psn"][0]) for _, _, run in runs]
     for psn, frame, length, captured, start in zip(
         rows["psn"].tolist(),
@@ -44,14 +44,18 @@ def contradictions(runs: Sequence[tuple[int, Bytes, Rows]], data: Bytes, rows: R
             index = PSN.distance(first, psn)
             if index >= len(run):
                 continue
-            one = run[index]
-            known = min(captured, int(one["captured"]))
-            place = int(one["payload"])
-            same = data[start : start + known].tobytes() == where[place : place + known].tobytes()
-            if int(one["psn"]) == psn and int(one["frame"]) != frame and (length != int(one["length"]) or not same):
-                found.setdefault(int(one["frame"]), frame)
+            response = run[index]
+            known = min(captured, int(response["captured"]))
+            payload = int(response["payload"])
+            same = data[start : start + known].tobytes() == where[payload : payload + known].tobytes()
+            if (
+                int(response["psn"]) == psn
+                and int(response["frame"]) != frame
+                and (length != int(response["length"]) or not same)
+            ):
+                others.setdefault(int(response["frame"]), frame)
             break
-    return found
+    return others
 
 
 READ_REQUEST = 0x0C
@@ -64,12 +68,12 @@ OPEN_READS = 4096
 
 def spans(connection: Connection, requests: Rows) -> Int64s:
     """PSNs that each PACKET row takes: one, or as many as the response of a Read has packets."""
-    found = np.ones(len(requests), np.int64)
+    spans = np.ones(len(requests), np.int64)
     reads = places(requests["opcode"] == READ_REQUEST)
     if len(reads):
         mtu = connection.path_mtu or DEFAULT_MTU
-        found[reads] = np.maximum(1, -(-requests["dma_length"][reads].astype(np.int64) // mtu))
-    return found
+        spans[reads] = np.maximum(1, -(-requests["dma_length"][reads].astype(np.int64) // mtu))
+    return spans
 
 
 class _RcRead:
@@ -180,8 +184,8 @@ class RcReads:
         Returns which of ``rows`` are of none of these.
         """
         fresh, self._fresh = self._fresh, ()
-        start = np.concatenate([one.start for one in fresh])
-        end = np.concatenate([one.end for one in fresh])
+        start = np.concatenate([responses.start for responses in fresh])
+        end = np.concatenate([responses.end for responses in fresh])
         if some(start[1:] < end[:-1]):
             self._open_all(fresh)
             return np.ones(len(rows), np.bool_)
@@ -193,31 +197,31 @@ class RcReads:
         odd = length != mtu
         odd[behind - 1] = False
         odd |= rows["captured"] < length
-        odds, totals = (np.append(0, np.cumsum(one, dtype=np.int64)) for one in (odd, length))
+        odds, totals = (np.append(0, np.cumsum(values, dtype=np.int64)) for values in (odd, length))
         of, low = owners[firsts], psns[firsts]
-        expected = np.concatenate([one.run.rows["length"][one.rows] for one in fresh])
+        expected = np.concatenate([responses.run.rows["length"][responses.rows] for responses in fresh])
         good = (of >= 0) & (low == start[of]) & (low + behind - firsts == end[of])
         good &= (odds[behind] == odds[firsts]) & (totals[behind] - totals[firsts] == expected[of])
         good &= np.bincount(of + 1, minlength=len(start) + 1)[of + 1] == 1
         where = np.full(len(start), -1)
         where[of[good]] = places(good)
         before = 0
-        for one in fresh:
-            mine = where[before : before + len(one.rows)]
-            before += len(one.rows)
+        for responses in fresh:
+            mine = where[before : before + len(responses.rows)]
+            before += len(responses.rows)
             through = mine >= 0
-            if one.run.data is not data:
+            if responses.run.data is not data:
                 through[:] = False
-            elif one.run.made:  # Repeated requests of it came already.
-                through &= ~among(one.rows, np.fromiter(one.run.made, np.int64))
+            elif responses.run.made:  # Repeated requests of it came already.
+                through &= ~among(responses.rows, np.fromiter(responses.run.made, np.int64))
             good[mine[(mine >= 0) & ~through]] = False
             if some(through):
                 which = mine[through]
-                note_responses(one.run.rows, one.rows[through], rows, firsts[which], behind[which])
-                one.run.responses = rows
-                complete.append(one.part(through))
+                note_responses(responses.run.rows, responses.rows[through], rows, firsts[which], behind[which])
+                responses.run.responses = rows
+                complete.append(responses.part(through))
             if not through.all():
-                self._open_all([one.part(~through)])
+                self._open_all([responses.part(~through)])
         left: NDArray[np.bool_] = ~np.repeat(good, behind - firsts)
         return left
 
@@ -226,9 +230,9 @@ class RcReads:
         self._complete = _last([*self._complete, _ReadsOfRun(run, index, psns, ends)])
 
     def _open_all(self, fresh: Iterable[_ReadsOfRun]) -> None:
-        for one in fresh:
-            for index, psn in zip(one.rows.tolist(), one.start.tolist(), strict=True):
-                self.open(psn, one.run.charged(index))
+        for responses in fresh:
+            for index, psn in zip(responses.rows.tolist(), responses.start.tolist(), strict=True):
+                self.open(psn, responses.run.charged(index))
 
     def _remember(self) -> None:
         """Make objects of those that are complete."""
@@ -290,9 +294,9 @@ class RcReads:
         if repeated:
             operation.retransmissions += repeated
             operation.last_sent = int(rows["time"][-1])
-            found = contradictions(operation.payload.runs, data, rows)
-            operation.contradict(found)
-            self.connection.contradict(1 - self.sender, found.values())
+            contradicted = contradictions(operation.payload.runs, data, rows)
+            operation.contradict(contradicted)
+            self.connection.contradict(1 - self.sender, contradicted.values())
         payload = operation.payload
         for start, end in fresh:
             part = rows[start - low : end - low]
@@ -315,9 +319,9 @@ class RcReads:
 
     def issued_again(self, psn: int, packets: int) -> None:
         """A request with this PSN was repeated, as the last of so many ``packets``: more responses will come."""
-        place = bisect_right(self.reads, psn, key=_start) - 1
-        if place >= 0 and psn < self.reads[place].end:
-            self.reads[place].repeated, self.reads[place].overdue = packets, 0
+        at = bisect_right(self.reads, psn, key=_start) - 1
+        if at >= 0 and psn < self.reads[at].end:
+            self.reads[at].repeated, self.reads[at].overdue = packets, 0
 
     def _note_overdue(self, known: Acknowledged) -> None:
         """The responses of some Reads must have been sent: something later was acknowledged."""
@@ -360,14 +364,14 @@ def note_responses(transfers: Rows, index: Int64s, responses: Rows, first: Int64
     transfers["offset"][index], transfers["begins"][index] = responses["payload"][first], responses["captured"][first]
 
 
-def mtu_of_responses(responses: Rows, place: int, read: _RcRead) -> int | None:
-    """The path MTU by some of the responses of a Read, of which the first is the one with this ``place``."""
+def mtu_of_responses(responses: Rows, position: int, read: _RcRead) -> int | None:
+    """The path MTU by some of the responses of a Read, of which the first is the one with this ``position``."""
     full = responses["length"][FULL[responses["opcode"]]]
     if len(full):
         mtu = int(full[0])
     else:  # What was before the last one has this length in all.
-        before, place = read.operation.length - int(responses["length"][-1]), place + len(responses) - 1
-        mtu = before // place if place and before % place == 0 else 0
+        before, position = read.operation.length - int(responses["length"][-1]), position + len(responses) - 1
+        mtu = before // position if position and before % position == 0 else 0
     return mtu if mtu in PATH_MTUS else None
 
 
@@ -392,11 +396,11 @@ def _last(complete: list[_ReadsOfRun]) -> list[_ReadsOfRun]:
     """The last ``KEPT`` of them."""
     kept: list[_ReadsOfRun] = []
     room = KEPT
-    for one in reversed(complete):
+    for part in reversed(complete):
         if room <= 0:
             break
-        kept.insert(0, one if len(one.rows) <= room else one.part(slice(-room, None)))
-        room -= len(one.rows)
+        kept.insert(0, part if len(part.rows) <= room else part.part(slice(-room, None)))
+        room -= len(part.rows)
     return kept
 
 
@@ -437,8 +441,8 @@ def mtu_changes(sent: Sequence[Rows]) -> Sequence[int]:
     full, steps = full[order], np.diff(lengths[order].astype(np.int64))
     # A packet that ends a message is no longer than the path MTU.
     changes = (full[:-1] & full[1:] & (steps != 0)) | (full[:-1] & (steps > 0)) | (full[1:] & (steps < 0))
-    found: list[int] = frames[order[1:][changes]].tolist()
-    return found if len(found) <= MAX_CHANGES else ()
+    changed: list[int] = frames[order[1:][changes]].tolist()
+    return changed if len(changed) <= MAX_CHANGES else ()
 
 
 def _guess_mtu(connection: Connection, requests: Rows, longest: int) -> None:

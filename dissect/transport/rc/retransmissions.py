@@ -242,24 +242,24 @@ class RcRetransmissions:
                 fresh |= inside
                 if known.start <= start < known.end:
                     gap = known
-        one = self._open
-        if one is None or start != self._expected:
+        retransmission = self._open
+        if retransmission is None or start != self._expected:
             nak = self._complaint(start, stop, maybe_more)
-            one = self._open = self._begin(rows, a, gap, nak)
-            one.end = stop
-            self.requests.begin(one)
-        seen, copy = rows[a:c], (c - a == 1 and start <= one.start) or stop < (self.head or 0)
-        self.requests.grow(one, stop, fresh, seen["length"], seen["frame"], seen["time"], copy)
+            retransmission = self._open = self._begin(rows, a, gap, nak)
+            retransmission.end = stop
+            self.requests.begin(retransmission)
+        seen, copy = rows[a:c], (c - a == 1 and start <= retransmission.start) or stop < (self.head or 0)
+        self.requests.grow(retransmission, stop, fresh, seen["length"], seen["frame"], seen["time"], copy)
         if some(fresh):
             self._gaps = fill_gaps(self._gaps, start, stop)
 
     def _complaint(self, start: int, stop: int, maybe_more: bool) -> _Nak | None:
         """The NAK that retransmitted requests answer."""
         limit = (self.head or 0) if maybe_more else stop
-        found = min((psn for psn in self._naks or () if start <= psn < limit), default=None)
-        if found is None or self._naks is None:
+        psn_of_nak = min((psn for psn in self._naks or () if start <= psn < limit), default=None)
+        if psn_of_nak is None or self._naks is None:
             return None
-        nak = self._naks[found]
+        nak = self._naks[psn_of_nak]
         self._naks = None
         return nak
 
@@ -311,11 +311,11 @@ class RcRetransmissions:
         answers = self._earlier_answers()
         between = (answers["frame"] > after) & (answers["frame"] < before)
         answers = take(answers, between & (answers["end"] > answers["psn"]))
-        found = [
+        edges = [
             (int(answers["frame"][at[0]]), int(answers["time"][at[0]])) if len(at) else None
             for at in (places(answers["psn"] == psn), places(answers["psn"] > psn))
         ]
-        return found[0], found[1]
+        return edges[0], edges[1]
 
     def _earlier_answers(self) -> Rows:
         """The answers of earlier batches as one table."""
@@ -350,7 +350,7 @@ class RcRetransmissions:
 
     def _complained_of(self, psn: int, frame: int, waits: bool) -> _Loss:
         lost = "nothing" if waits else "request"
-        gap = next((one for one in self._gaps if one.start <= psn < one.end), None)
+        gap = next((hole for hole in self._gaps if hole.start <= psn < hole.end), None)
         if gap is not None:
             return _Loss(lost, False, gap.frame, gap.time)
         before = self.sent.sighting(psn, frame)
@@ -366,9 +366,9 @@ class RcRetransmissions:
         known = np.isin(psns, answers["psn"][opcodes.IS_READ_RESPONSE[answers["opcode"]] & (answers["frame"] < frame)])
         asked = next(
             (
-                one
-                for one in reversed(self.requests.recent)
-                if one.start <= first < one.end and (one.frame or 0) <= frame and one.cause != LATE
+                request
+                for request in reversed(self.requests.recent)
+                if request.start <= first < request.end and (request.frame or 0) <= frame and request.cause != LATE
             ),
             None,
         )
@@ -400,7 +400,10 @@ class RcRetransmissions:
 
     def nouns(self) -> list[Retransmission]:
         """The last ones, and NAKs that no retransmission answered."""
-        return [one.noun(self.initiator, PSN.wrap(one.start)) for one in (*self.requests, *self.unheeded)]
+        return [
+            retransmission.noun(self.initiator, PSN.wrap(retransmission.start))
+            for retransmission in (*self.requests, *self.unheeded)
+        ]
 
 
 def _opened(

@@ -112,8 +112,8 @@ class _ByPsn:
     def last(self, psns: Int64s, before: int) -> tuple[Int64s, Rows]:
         """The last ones with these PSNs of the first ``before``, and for which there is one."""
         at = np.maximum(self._keys.searchsorted(psns * (len(self._order) + 1) + before) - 1, 0)
-        found = self._order[at]
-        return found, (self._psns[at] == psns) & (found < before)
+        order = self._order[at]
+        return order, (self._psns[at] == psns) & (order < before)
 
     def all(self, psn: int, before: int) -> Int64s:
         """The last ones of the first ``before`` that have this PSN, and the Reads that have it in their range."""
@@ -208,8 +208,8 @@ class SentRequests:
     def sighting(self, psn: int, frame: int) -> Rows | None:
         """The SENT row of the last request before ``frame`` that took this PSN."""
         for by_psn, sent, before in reversed(self._earlier(frame)):
-            if len(found := by_psn.all(psn, before)):
-                row: Rows = sent(found[-1:])[0]
+            if len(earlier := by_psn.all(psn, before)):
+                row: Rows = sent(earlier[-1:])[0]
                 return row
         return None
 
@@ -228,15 +228,15 @@ class SentRequests:
         begins = _BEGINS_SEND[opcode]
         retransmitted = np.zeros(len(rows), np.bool_)
         contradicting = np.zeros(len(rows), np.bool_)
-        found: dict[int, Taken] = {}
+        taken_at: dict[int, Taken] = {}
 
         def same(index: Int64s, earlier: Rows) -> Rows:
             """Which are the same packets as these SENT rows."""
-            one = fresh[index]
-            alike = _alike(one, earlier)
-            differ = alike & (one["captured"] == earlier["captured"]) & (one["digest"] != earlier["digest"])
+            packet = fresh[index]
+            alike = _alike(packet, earlier)
+            differ = alike & (packet["captured"] == earlier["captured"]) & (packet["digest"] != earlier["digest"])
             if some(differ):
-                alike &= ~(differ & begins[index] & (earlier["psn"] < acked(one["frame"])))
+                alike &= ~(differ & begins[index] & (earlier["psn"] < acked(packet["frame"])))
             contradicting[index] |= differ & alike
             return alike
 
@@ -261,32 +261,32 @@ class SentRequests:
                     unknown = (earlier["headers"] == 0) | (fresh["headers"][at] == 0)
                     alike |= ~here & (unknown | (earlier["r_key"] == fresh["r_key"][at]))
                 retransmitted[at] |= some(alike)
-                found[at] = Taken(int(earlier["frame"][-1]), int(earlier["opcode"][-1]))
-        new = {at: taken for at, taken in found.items() if not retransmitted[at]}
+                taken_at[at] = Taken(int(earlier["frame"][-1]), int(earlier["opcode"][-1]))
+        new = {at: taken for at, taken in taken_at.items() if not retransmitted[at]}
         return Recognised(new, frames[contradicting & retransmitted].tolist())
 
     def _earlier(self, frame: int) -> list[tuple[_ByPsn, Callable[[Int64s], Rows], int]]:
         """Those before ``frame``, oldest first: what finds them, what gives their SENT rows, and how many they are."""
-        found: list[tuple[_ByPsn, Callable[[Int64s], Rows], int]] = []
+        sources: list[tuple[_ByPsn, Callable[[Int64s], Rows], int]] = []
         if self._kept:
             kept = joined(self._kept)
             if self._kept_by_psn is None:
                 self._kept = (kept,)
                 self._kept_by_psn = _ByPsn(kept["psn"], kept["end"], kept["opcode"])
-            found.append((self._kept_by_psn, lambda index: digested(kept.take(index), self._data), len(kept)))
+            sources.append((self._kept_by_psn, lambda index: digested(kept.take(index), self._data), len(kept)))
         batch = self._batch
         if batch is not None and (before := int(batch.rows["frame"].searchsorted(frame))):
-            found.append((batch.find(), batch.sent, before))
-        return found
+            sources.append((batch.find(), batch.sent, before))
+        return sources
 
 
 def detach(memories: Iterable[SentRequests]) -> None:
     """The bytes of all batches so far go: keep sums of payloads."""
-    found: dict[int, tuple[Bytes, list[Rows]]] = {}
+    parts_of: dict[int, tuple[Bytes, list[Rows]]] = {}
     for memory in memories:
         if (known := memory.undigested()) is not None:
-            found.setdefault(id(known[0]), (known[0], []))[1].extend(known[1])
-    for data, parts in found.values():
+            parts_of.setdefault(id(known[0]), (known[0], []))[1].extend(known[1])
+    for data, parts in parts_of.values():
         table = digested(joined(parts), data) if parts else np.empty(0, SENT)
         behind = 0
         for part in parts:
@@ -311,11 +311,11 @@ def _alike(rows: Rows, earlier: Rows) -> Rows:
 
 def sent_rows(rows: Rows, psns: Int64s, ends: Int64s) -> Rows:
     """PACKET rows as SENT rows, without sums of payloads: those are seldom looked at."""
-    found = np.zeros(len(rows), SENT)
-    found["psn"], found["end"] = psns, ends
+    sent = np.zeros(len(rows), SENT)
+    sent["psn"], sent["end"] = psns, ends
     for name in _COPIED:
-        found[name] = rows[name]
-    return found
+        sent[name] = rows[name]
+    return sent
 
 
 def digested(rows: Rows, data: Bytes | None) -> Rows:
