@@ -32,6 +32,12 @@ class QueueSections:
         return self._edges[section], self._edges[section + 1]
 
     @property
+    def filled(self) -> NDArray[np.bool_]:
+        """Of each section, whether it has rows."""
+        found: NDArray[np.bool_] = self.starts[1:] > self.starts[:-1]
+        return found
+
+    @property
     def within(self) -> Int64s:
         """The place of each row in its section."""
         found: Int64s = np.arange(len(self.owners)) - self.starts[self.owners]
@@ -72,9 +78,9 @@ class QueueSections:
 
     def largest(self, column: Rows) -> list[int]:
         """The highest value of each section; 0 where it is empty."""
-        found, some = np.zeros(len(self.starts) - 1, np.int64), self.starts[1:] > self.starts[:-1]
+        found, filled = np.zeros(len(self.starts) - 1, np.int64), self.filled
         if len(column):
-            found[some] = np.maximum.reduceat(column, self.starts[:-1][some])
+            found[filled] = np.maximum.reduceat(column, self.starts[:-1][filled])
         highest: list[int] = found.tolist()
         return highest
 

@@ -194,7 +194,7 @@ def _acknowledge(directions: Sequence[IwarpDirection], answers: _BySender) -> No
     firsts, _ = answers.sections.ends(answers.rows["ack"])
     before = [firsts[place ^ 1] if one.acked is None else one.acked for place, one in enumerate(directions)]
     highest = answers.sections.largest(answers.positions("ack", np.array(before)[answers.sections.owners ^ 1]))
-    for sender in unique(answers.sections.owners).tolist():
+    for sender in places(answers.sections.filled).tolist():
         directions[sender ^ 1].acked = max(before[sender ^ 1], highest[sender])
 
 
@@ -203,7 +203,7 @@ def _match(portions: Sequence[Portion], carrying: _BySender, back: _BySender) ->
     firsts, _ = carrying.sections.ends(carrying.rows["seq"])
     heads = np.zeros(len(firsts), np.int64)
     begins = heads.copy()
-    sending = np.diff(carrying.sections.starts) > 0
+    sending = carrying.sections.filled
     for place, first in enumerate(firsts):
         health, number = portions[place >> 1].health, place & 1
         head = health.directions[number].stream.retransmissions.head
@@ -237,7 +237,7 @@ def _match(portions: Sequence[Portion], carrying: _BySender, back: _BySender) ->
     answers = _seen(back.rows, of_data, by.risen(acks[of_data], np.maximum(acked + 1, begins)[by.owners]), by)
     answers.rows["opcode"][back.rows["length"][of_data] == 0] = ONLY_ACK
     matched = Matched(asked, answers, portions)
-    for place in unique(np.append(asked.sections.owners, by.owners)).tolist():
+    for place in places(asked.sections.filled | by.filled).tolist():
         answering[place].passed(matched.of(place))
 
 
@@ -254,8 +254,7 @@ def _note_answers(data: Bytes, directions: Sequence[IwarpDirection], carrying: _
         return
     queues = [direction.stream.retransmissions for direction in directions]
     firsts, _ = carrying.sections.ends(carrying.rows["seq"])
-    sending = np.diff(carrying.sections.starts) > 0
-    known = sending | [queue.head is not None for queue in queues]
+    known = carrying.sections.filled | [queue.head is not None for queue in queues]
     heads = np.array([first if one.head is None else one.head for first, one in zip(firsts, queues, strict=True)])
     rows, sections = back
     answered = sections.owners ^ 1
@@ -270,6 +269,6 @@ def _note_answers(data: Bytes, directions: Sequence[IwarpDirection], carrying: _
     before[1:][sections.goes_on] = acks[:-1][sections.goes_on]
     same = acks == before
     odd = (rows["length"] == 0) & (rows["flags"] & FIN == 0) & (same | rows["selective"])
-    for sender in unique(sections.owners[known[answered]]).tolist():
+    for sender in places(sections.filled & known.reshape(-1, 2)[:, ::-1].ravel()).tolist():
         mine, place = slice(*sections[sender]), sender ^ 1
         queues[place].acknowledged(data, rows[mine], acks[mine], same[mine], places(odd[mine]), carrying.of(place))
