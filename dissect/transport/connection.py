@@ -277,17 +277,17 @@ class Registry:
         """The highest number."""
         self._coming: list[tuple[KnownAt, Connection]] = []
 
-    def add(self, place: KnownAt, connection: Connection) -> None:
+    def add(self, known_at: KnownAt, connection: Connection) -> None:
         """It is known from that place on, and has a number when the batch is over."""
-        self._coming.append((place, connection))
+        self._coming.append((known_at, connection))
 
     def settle(self) -> None:
         """The batch is over: number those that became known."""
         coming, self._coming = self._coming, []
-        for place, connection in sorted(coming, key=itemgetter(0)):
-            self.number(place, connection)
+        for known_at, connection in sorted(coming, key=itemgetter(0)):
+            self.number(known_at, connection)
 
-    def number(self, place: KnownAt, connection: Connection) -> None:
+    def number(self, known_at: KnownAt, connection: Connection) -> None:
         """The next one, which became known at that place."""
         self.last += 1
         connection.number = self.last

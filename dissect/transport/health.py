@@ -42,11 +42,11 @@ SEEN = np.dtype(
 
 def seen_rows(rows: Rows, psns: Int64s, ends: Int64s, opcode: Rows | int) -> Rows:
     """SEEN rows of PACKET or SEGMENT rows, copies."""
-    found = np.empty(len(rows), SEEN)
-    found["psn"], found["end"], found["opcode"] = psns, ends, opcode
+    seen = np.empty(len(rows), SEEN)
+    seen["psn"], seen["end"], seen["opcode"] = psns, ends, opcode
     for name in ("time", "frame", "length"):
-        found[name] = rows[name]
-    return found
+        seen[name] = rows[name]
+    return seen
 
 
 class AnsweredBatch(NamedTuple):
@@ -139,21 +139,21 @@ class Acknowledgements:
         if reads is not None or len(self._open_reads):
             self._count_reads(reads, positive, reached, before)
 
-    def passed(self, one: AnsweredBatch) -> None:
+    def passed(self, batch: AnsweredBatch) -> None:
         """The same, where what was pending and what came was counted."""
-        if one.acked is not None:
-            self.acks += one.acks
-            self.acked, self.last_answer = one.acked, one.last_answer
-        if len(one.delays):
-            self._add(one.delays, one.turnarounds)
-            self.advancing += one.advancing
-            self.acknowledged += one.acknowledged
-            self.max_acknowledged = max(self.max_acknowledged, one.largest)
-        if one.reads_outstanding:
-            self.read_delay = added(self.read_delay, one.read_delays)
-            self.reads_outstanding = max(self.reads_outstanding, one.reads_outstanding)
-        if len(one.psns) or len(self._psns):
-            self._psns, self._times = one.psns[-MAX_PENDING:].copy(), one.times[-MAX_PENDING:].copy()
+        if batch.acked is not None:
+            self.acks += batch.acks
+            self.acked, self.last_answer = batch.acked, batch.last_answer
+        if len(batch.delays):
+            self._add(batch.delays, batch.turnarounds)
+            self.advancing += batch.advancing
+            self.acknowledged += batch.acknowledged
+            self.max_acknowledged = max(self.max_acknowledged, batch.largest)
+        if batch.reads_outstanding:
+            self.read_delay = added(self.read_delay, batch.read_delays)
+            self.reads_outstanding = max(self.reads_outstanding, batch.reads_outstanding)
+        if len(batch.psns) or len(self._psns):
+            self._psns, self._times = batch.psns[-MAX_PENDING:].copy(), batch.times[-MAX_PENDING:].copy()
             self._reads = np.zeros(len(self._psns), np.bool_)
 
     @property
@@ -321,7 +321,10 @@ def recovery_delays(retransmissions: Sequence[Retransmission]) -> RecoveryDelays
     if not retransmissions:
         return _NO_DELAYS
     real = [retransmission for retransmission in retransmissions if retransmission.lost != "nothing"]
-    known = [[value for one in real if (value := getattr(one, name)) is not None] for name in RecoveryDelays._fields]
+    known = [
+        [value for retransmission in real if (value := getattr(retransmission, name)) is not None]
+        for name in RecoveryDelays._fields
+    ]
     return RecoveryDelays(*(distribution(np.array(values, np.int64)) if values else None for values in known))
 
 

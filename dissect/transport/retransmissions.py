@@ -229,39 +229,41 @@ class SenderLedger:
             self._recent = deque(maxlen=MAX_RETRANSMISSIONS)
         return self._recent
 
-    def begin(self, one: OpenRetransmission) -> None:
+    def begin(self, opened: OpenRetransmission) -> None:
         """It has no packet yet."""
-        self.recent.append(one)
-        self._count_one(one.cause, 1)
+        self.recent.append(opened)
+        self._count_one(opened.cause, 1)
 
     def grow(
-        self, one: OpenRetransmission, end: int, fresh: Rows, lengths: Rows, frames: Rows, times: Rows, copy: bool
+        self, opened: OpenRetransmission, end: int, fresh: Rows, lengths: Rows, frames: Rows, times: Rows, copy: bool
     ) -> None:
         """More packets of it, up to ``end``, sent at these times (ns).
 
         ``fresh``: which of them the capture has no earlier transmission of; ``copy``: it may still be one.
         """
         count, size, new = len(fresh), int(lengths.sum()), int(np.count_nonzero(fresh))
-        if (one.cause == LATE and new < count) or (one.cause == DUPLICATE and not copy):
-            self.recast(one, "unknown")
-        one.end = max(one.end, end)
-        one.last_frame, one.last_time = int(frames[-1]), int(times[-1])
+        if (opened.cause == LATE and new < count) or (opened.cause == DUPLICATE and not copy):
+            self.recast(opened, "unknown")
+        opened.end = max(opened.end, end)
+        opened.last_frame, opened.last_time = int(frames[-1]), int(times[-1])
         captured, missing = NONE, NONE
         if new:
             missing = Tally(new, size if new == count else int(lengths[fresh].sum()))
-            one.original_missing += missing
+            opened.original_missing += missing
         if new < count:
             captured = Tally(count - new, size - missing.bytes)
-            one.original_captured += captured
-        self.add(one.cause, captured, missing, times)
+            opened.original_captured += captured
+        self.add(opened.cause, captured, missing, times)
 
-    def recast(self, one: OpenRetransmission, cause: str) -> None:
+    def recast(self, opened: OpenRetransmission, cause: str) -> None:
         """It has another cause than it seemed to have: its packets do count, where they did not."""
-        self.add(one.cause, NONE - one.original_captured, NONE - one.original_missing, NO_TIMES)
-        self._count_one(one.cause, -1)
-        packets = (one.original_captured + one.original_missing).packets if one.cause in (LATE, DUPLICATE) else 0
-        one.cause = cause
-        self.add(cause, one.original_captured, one.original_missing, np.full(packets, one.time or 0))
+        self.add(opened.cause, NONE - opened.original_captured, NONE - opened.original_missing, NO_TIMES)
+        self._count_one(opened.cause, -1)
+        packets = (
+            (opened.original_captured + opened.original_missing).packets if opened.cause in (LATE, DUPLICATE) else 0
+        )
+        opened.cause = cause
+        self.add(cause, opened.original_captured, opened.original_missing, np.full(packets, opened.time or 0))
         self._count_one(cause, 1)
 
     def add(self, cause: str, original_captured: Tally, original_missing: Tally, times: Int64s) -> None:
@@ -290,10 +292,10 @@ class SenderLedger:
         """Packets seen twice or known to have been lost, by cause; copies among them."""
         if not self._original_captured and not self._original_missing:
             return NO_CAUSES
-        found = dict(self._original_captured)
+        by_cause = dict(self._original_captured)
         for cause, tally in self._original_missing.items():
-            found[cause] = found.get(cause, NONE) + tally
-        return found
+            by_cause[cause] = by_cause.get(cause, NONE) + tally
+        return by_cause
 
     @property
     def original_captured(self) -> Tally:
@@ -323,7 +325,7 @@ class SenderLedger:
 
     def __iter__(self) -> Iterator[OpenRetransmission]:
         """The last ones, in order."""
-        return (one for one in self._recent or () if one.cause != LATE)
+        return (noted for noted in self._recent or () if noted.cause != LATE)
 
     def __bool__(self) -> bool:
         """Something was seen twice, or late."""
@@ -334,10 +336,10 @@ def _with(tallies: Mapping[str, Tally], cause: str, more: Tally) -> Mapping[str,
     """``tallies`` with more of a cause; none that is zero."""
     if more == NONE:
         return tallies
-    found = {**tallies, cause: tallies.get(cause, NONE) + more}
-    if found[cause] == NONE:
-        del found[cause]
-    return found
+    tallies_with = {**tallies, cause: tallies.get(cause, NONE) + more}
+    if tallies_with[cause] == NONE:
+        del tallies_with[cause]
+    return tallies_with
 
 
 RESPONSES = 2
@@ -387,9 +389,9 @@ class _Lane(NamedTuple):
     """The highest ``last_frame`` so far."""
 
 
-def delays(one: Retransmission, tcp: bool) -> bool:
+def delays(retransmission: Retransmission, tcp: bool) -> bool:
     """Whether what comes behind it waits: TCP delivers what had arrived."""
-    return one.lost != "nothing" if tcp else one.cause != DUPLICATE
+    return retransmission.lost != "nothing" if tcp else retransmission.cause != DUPLICATE
 
 
 class Recoveries:
@@ -420,7 +422,7 @@ class Recoveries:
                     rows[RESPONSES + 1 - retransmission.initiator].append(row)
             else:
                 rows[RESPONSES + retransmission.initiator].append(row)
-        self._lanes = [_lane(one) for one in rows]
+        self._lanes = [_lane(row) for row in rows]
 
     def __bool__(self) -> bool:
         return any(len(lane.lost) for lane in self._lanes)

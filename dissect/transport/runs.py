@@ -98,13 +98,13 @@ class _PlacedRows:
         """They are elsewhere in the order of events."""
         self.rows["place"], self.rows["rank"] = places, ranks
 
-    def cut(self, place: int) -> list[tuple[int, int, Operation]]:
+    def cut(self, order: int) -> list[tuple[int, int, Operation]]:
         """From this place on it has no rows any more: gives their Operations, with places and ranks."""
-        first = int(self.places.searchsorted(place))
+        first = int(self.places.searchsorted(order))
         left = [self.operation(index) for index in range(first, len(self.rows))]
-        found = [*zip(self.places[first:].tolist(), self.ranks[first:].tolist(), left, strict=True)]
+        behind = [*zip(self.places[first:].tolist(), self.ranks[first:].tolist(), left, strict=True)]
         self.rows = self.rows[:first]
-        return found
+        return behind
 
 
 class TransferRun(_PlacedRows):
@@ -182,7 +182,7 @@ class TransferOperations(Sequence[Operation]):
         for number in unique(run).tolist():
             mine = places(run == number)
             if number < 0:
-                table[:, mine] = np.array([_moments(self.objects[one]) for one in row[mine].tolist()], np.int64).T
+                table[:, mine] = np.array([_moments(self.objects[index]) for index in row[mine].tolist()], np.int64).T
                 continue
             known = self.runs[number]
             rows = take(known.rows, row[mine])
@@ -205,8 +205,8 @@ class TransferOperations(Sequence[Operation]):
                 rows = self.runs[number].rows
                 offsets[mine], sizes[mine] = rows["offset"][row[mine]], rows["begins"][row[mine]]
                 continue
-            for place in mine.tolist():
-                offsets[place], sizes[place] = first_bytes(self._operation(number, int(row[place])), data)
+            for at in mine.tolist():
+                offsets[at], sizes[at] = first_bytes(self._operation(number, int(row[at])), data)
         return offsets, sizes
 
     def _operation(self, run: int, row: int) -> Operation:
@@ -215,9 +215,9 @@ class TransferOperations(Sequence[Operation]):
     def made(self) -> Iterator[tuple[int, Operation]]:
         """Those that are objects by now, with their indices."""
         for at, (run, row) in enumerate(zip(self.run.tolist(), self.row.tolist(), strict=True)):
-            one = self.objects[row] if run < 0 else self.runs[run].made.get(row)
-            if one is not None:
-                yield at, one
+            operation = self.objects[row] if run < 0 else self.runs[run].made.get(row)
+            if operation is not None:
+                yield at, operation
 
     def with_others(self, others: TransferOperations) -> TransferOperations:
         """These, and others behind them."""
@@ -238,7 +238,7 @@ class TransferOperations(Sequence[Operation]):
         run, row = self.run[indices], self.row[indices]
         used, which = coded(run)
         single = run < 0
-        objects = [self.objects[one] for one in row[single].tolist()]
+        objects = [self.objects[index] for index in row[single].tolist()]
         row[single] = np.arange(len(objects))
         runs = [self.runs[number].kept() for number in used.tolist() if number >= 0]
         return TransferOperations(runs, objects, which - some(single), row)
@@ -250,7 +250,7 @@ class TransferOperations(Sequence[Operation]):
 
     def apart(self) -> TransferOperations:
         """Without Operations that are none of them."""
-        kept = [TransferRun(one.data, one.requests, one.responses, one.rows, one.sender) for one in self.runs]
+        kept = [TransferRun(run.data, run.requests, run.responses, run.rows, run.sender) for run in self.runs]
         for run, row in self._made():
             kept[run].made[row] = self.runs[run].made[row]
         single = self.run < 0
@@ -269,8 +269,8 @@ class TransferOperations(Sequence[Operation]):
 
     def drop(self) -> None:
         """Let go of the bytes; of the runs all that is wanted of other rows has to be made by now."""
-        for one in self.runs:
-            one.drop()
+        for whole_run in self.runs:
+            whole_run.drop()
         for run, row in self._made():
             self.runs[run].made[row].payload.drop()
         for operation in self.single:
@@ -282,9 +282,16 @@ class TransferOperations(Sequence[Operation]):
         return [(run, row) for run in busy for row in self.row[self.run == run].tolist() if row in self.runs[run].made]
 
 
-def _moments(one: Operation) -> tuple[int, ...]:
-    frames = one.first_frame, one.last_frame
-    return one.initiator, one.kind is READ, *frames, one.first_time, one.last_time, one.last_sent
+def _moments(operation: Operation) -> tuple[int, ...]:
+    frames = operation.first_frame, operation.last_frame
+    return (
+        operation.initiator,
+        operation.kind is READ,
+        *frames,
+        operation.first_time,
+        operation.last_time,
+        operation.last_sent,
+    )
 
 
 def first_bytes(operation: Operation, data: Bytes) -> tuple[int, int]:
@@ -392,7 +399,11 @@ class SendRun(_PlacedRows):
 
     def note_unusual(self) -> None:
         """Note in which rows is what was seen again, in later batches."""
-        self.unusual = {row for row, one in self.made.items() if one.retransmissions or one.contradicted or one.reused}
+        self.unusual = {
+            row
+            for row, operation in self.made.items()
+            if operation.retransmissions or operation.contradicted or operation.reused
+        }
 
     def charged(self, index: int) -> Operation:
         """The same, to note in it what was seen again."""
@@ -401,10 +412,10 @@ class SendRun(_PlacedRows):
         self.made[index] = operation = self.operation(index)
         return operation
 
-    def cut(self, place: int) -> list[tuple[int, int, Operation]]:
-        found = super().cut(place)
+    def cut(self, order: int) -> list[tuple[int, int, Operation]]:
+        behind = super().cut(order)
         self.unusual = {row for row in self.unusual if row < len(self.rows)}
-        return found
+        return behind
 
     def apart(self, indices: Int64s) -> SendRun:
         """Some rows alone, without the bytes."""
@@ -439,8 +450,8 @@ def postponed(delivered: Delivered, runs: Sequence[Run], released: Sequence[tupl
     ends = np.append(0, np.maximum.accumulate(ends))
 
     def later(places: Int64s) -> Int64s:
-        found: Int64s = np.maximum(places, ends[frames.searchsorted(places, side="right")])
-        return found
+        latest: Int64s = np.maximum(places, ends[frames.searchsorted(places, side="right")])
+        return latest
 
     orders = np.array([order for order, _ in delivered], np.int64)
     singly = later(orders)
@@ -479,16 +490,18 @@ class Tail:
         run = self.run
         known = 0 if run is None else len(run)
         made = sorted(self.made.items()) if self.made else ()
-        left = [(one.last_frame, number, at, one.psn) for at, one in made if at >= max(self.first, known)]
-        found = np.zeros((4, max(0, known - self.first) + len(left)), np.int64)
-        found[1] = number
+        left = [
+            (operation.last_frame, number, at, operation.psn) for at, operation in made if at >= max(self.first, known)
+        ]
+        columns = np.zeros((4, max(0, known - self.first) + len(left)), np.int64)
+        columns[1] = number
         if left:
-            found[:, len(found[0]) - len(left) :] = np.array(left).T
+            columns[:, len(columns[0]) - len(left) :] = np.array(left).T
         if run is not None and known > self.first:
-            of_run = found[:, : known - self.first]
+            of_run = columns[:, : known - self.first]
             of_run[0], of_run[2] = run.places[self.first :], np.arange(self.first, known)
             of_run[3] = run.rows["psn"][self.first :]
-        return found
+        return columns
 
     def recent(self, index: int) -> RecentOperation:
         """The Operation at an index."""
@@ -547,7 +560,9 @@ class RecentOperations:
 
     def add(self, delivered: Delivered, runs: Sequence[Run], head: int = 0, acked: int = -1) -> None:
         """They were delivered after all others, before the PSN ``head``; ``acked``: behind what was acknowledged."""
-        held: list[Held] = [weakref.ref(one) if one.kind is SEND else one for _, one in delivered[-RECENT:]]
+        held: list[Held] = [
+            weakref.ref(operation) if operation.kind is SEND else operation for _, operation in delivered[-RECENT:]
+        ]
         known = {SendRun: 0, TransferRun: 0}
         for run in reversed(runs):
             if known[type(run)] < RECENT:
@@ -577,11 +592,11 @@ class RecentOperations:
 def _columns(held: Sequence[Held], holders: list[Operation | Tail]) -> Int64s:
     """Their places in ``holders``, where they are put, rows and PSNs: (3, n)."""
     single, parts = list[tuple[int, ...]](), list[Int64s]()
-    for one in held:
-        if isinstance(one, Tail):
-            parts.append(one.columns(len(holders)))
-            holders.append(one)
-        elif (operation := one() if isinstance(one, weakref.ref) else one) is not None:
+    for holder in held:
+        if isinstance(holder, Tail):
+            parts.append(holder.columns(len(holders)))
+            holders.append(holder)
+        elif (operation := holder() if isinstance(holder, weakref.ref) else holder) is not None:
             single.append((operation.last_frame, len(holders), 0, operation.psn))
             holders.append(operation)
     table = np.concatenate([np.array(single, np.int64).reshape(-1, 4).T, *parts], axis=1)

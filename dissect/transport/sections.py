@@ -34,20 +34,20 @@ class QueueSections:
     @property
     def filled(self) -> NDArray[np.bool_]:
         """Of each section, whether it has rows."""
-        found: NDArray[np.bool_] = self.starts[1:] > self.starts[:-1]
-        return found
+        has_rows: NDArray[np.bool_] = self.starts[1:] > self.starts[:-1]
+        return has_rows
 
     @property
     def within(self) -> Int64s:
         """The place of each row in its section."""
-        found: Int64s = np.arange(len(self.owners)) - self.starts[self.owners]
-        return found
+        offsets: Int64s = np.arange(len(self.owners)) - self.starts[self.owners]
+        return offsets
 
     @property
     def goes_on(self) -> NDArray[np.bool_]:
         """For each row but the last, whether the next one is of the same section."""
-        found: NDArray[np.bool_] = self.owners[1:] == self.owners[:-1]
-        return found
+        same: NDArray[np.bool_] = self.owners[1:] == self.owners[:-1]
+        return same
 
     def part(self, chosen: Int64s) -> QueueSections:
         """The sections of some of the rows."""
@@ -62,9 +62,9 @@ class QueueSections:
         """The highest of each value, of those before it in its section and of the floor of this, one for each row; no
         value is ``BEYOND`` above that."""
         apart = self.owners * BEYOND - floors
-        found: Int64s = np.maximum.accumulate(np.maximum(values, floors) + apart)
-        found -= apart
-        return found
+        highest: Int64s = np.maximum.accumulate(np.maximum(values, floors) + apart)
+        highest -= apart
+        return highest
 
     def reached(self, risen: Int64s, floors: Int64s, frames: Int64s, sections: Int64s, when: Int64s) -> Int64s:
         """What had ``risen`` in some ``sections`` with the rows of ``frames`` before the frames ``when``; the floors
@@ -72,22 +72,22 @@ class QueueSections:
         keys = self.owners * BEYOND + frames
         at = keys.searchsorted(sections * BEYOND + when) - 1
         known = at >= self.starts[sections]
-        found: Int64s = floors
-        found[known] = risen[at[known]]
-        return found
+        reached: Int64s = floors
+        reached[known] = risen[at[known]]
+        return reached
 
     def largest(self, column: Rows) -> list[int]:
         """The highest value of each section; 0 where it is empty."""
-        found, filled = np.zeros(len(self.starts) - 1, np.int64), self.filled
+        values, filled = np.zeros(len(self.starts) - 1, np.int64), self.filled
         if len(column):
-            found[filled] = np.maximum.reduceat(column, self.starts[:-1][filled])
-        highest: list[int] = found.tolist()
+            values[filled] = np.maximum.reduceat(column, self.starts[:-1][filled])
+        highest: list[int] = values.tolist()
         return highest
 
     def sums(self, column: Rows) -> list[int]:
         """The sum over each section."""
-        found: list[int] = np.diff(np.append(0, np.cumsum(column, dtype=np.int64))[self.starts]).tolist()
-        return found
+        totals: list[int] = np.diff(np.append(0, np.cumsum(column, dtype=np.int64))[self.starts]).tolist()
+        return totals
 
 
 class Packets(NamedTuple):
@@ -144,13 +144,14 @@ class Matched:
         # Of a queue without requests none is looked for.
         reached = answered * BEYOND + np.clip(answers.psns - base[answered], -1, BEYOND - 2)
         by = reached.searchsorted(asked)
-        found = np.zeros(len(asked), np.bool_)
+        matched = np.zeros(len(asked), np.bool_)
         inside = by < len(reached)
-        found[inside] = answered[by[inside]] == owners[inside]
-        self._pending = QueueSections(owners[~found], count)
-        self._psns, self._times = psns[~found], times[~found]
-        by, owners, reads, exact = by[found], owners[found], reads[found], reached[by[found]] == asked[found]
-        delays = np.maximum(answers.rows["time"][by] - times[found], 0)
+        matched[inside] = answered[by[inside]] == owners[inside]
+        self._pending = QueueSections(owners[~matched], count)
+        self._psns, self._times = psns[~matched], times[~matched]
+        by, owners, reads = by[matched], owners[matched], reads[matched]
+        exact = reached[by] == asked[matched]
+        delays = np.maximum(answers.rows["time"][by] - times[matched], 0)
         is_ack = opcodes.IS_ACKNOWLEDGE[answers.rows["opcode"]]
         acked = ~reads & is_ack[by]
         self._delays, self._turnarounds, self._read_delays = (
@@ -196,10 +197,10 @@ class Matched:
 
 def _outstanding(requests: Packets, answers: Packets, links: Sequence[Answering]) -> Int64s:
     """How many RDMA Reads of each queue were open at one time, at most."""
-    found = np.zeros(2 * len(links), np.int64)
+    outstanding = np.zeros(2 * len(links), np.int64)
     reads, _ = reads_of(requests, answers)
     if not len(reads):
-        return found
+        return outstanding
     sections, answered = requests.sections.part(reads), answers.sections.owners
     owners, frames = sections.owners, requests.rows["frame"][reads]
     first = frames.min()
@@ -211,5 +212,5 @@ def _outstanding(requests: Packets, answers: Packets, links: Sequence[Answering]
     base = requests.psns[requests.sections.starts[owners]]
     keys = owners * BEYOND + requests.ends[reads] - base
     complete = keys.searchsorted(owners * BEYOND + np.maximum(done - base, 0), side="right") - sections.starts[owners]
-    np.maximum.at(found, owners, sections.within + 1 - complete)
-    return found
+    np.maximum.at(outstanding, owners, sections.within + 1 - complete)
+    return outstanding

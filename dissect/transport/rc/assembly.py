@@ -428,14 +428,14 @@ class RequestAssembly:
         payload = Payload()
         packets = 0
         for part_psn, data, rows in parts:
-            place = (part_psn - psn) * mtu
+            begins = (part_psn - psn) * mtu
             if packets and part_psn == psn + packets:
-                place = payload.seen
-            payload.runs.append((place, data, rows))
+                begins = payload.seen
+            payload.runs.append((begins, data, rows))
             packets += len(rows)
             seen = int(rows["length"].sum())
             payload.seen += seen
-            payload.length = max(payload.length, place + seen)
+            payload.length = max(payload.length, begins + seen)
             payload.truncated = payload.truncated or bool((rows["captured"] < rows["length"]).any())
             self._bare(rows)
         has_address = bool(opcodes.HAS_RETH[int(first["opcode"][0])])
@@ -494,39 +494,43 @@ class RequestAssembly:
             if len(of_partial := rows[behind:]):
                 self.partial_repeats += len(of_partial)
                 self.partial_sent = max(self.partial_sent, int(of_partial["time"].max()))
-                found = contradictions(self.partial, data, of_partial)
-                self.partial_contradictions = {**self.partial_contradictions, **found}
+                contradicted = contradictions(self.partial, data, of_partial)
+                self.partial_contradictions = {**self.partial_contradictions, **contradicted}
                 rows, psns = rows[:behind], psns[:behind]
             owners = starts.searchsorted(psns, side="right") - 1
             known = len(starts) if before is None else int(starts.searchsorted(before))
             for owner in unique(owners[(owners >= max(0, known - RECENT)) & (owners < known)]).tolist():
-                one = recent[int(order[owner])]
-                mine = places((owners == owner) & (psns < starts[owner] + one.span(mtu)))
+                message = recent[int(order[owner])]
+                mine = places((owners == owner) & (psns < starts[owner] + message.span(mtu)))
                 if not len(mine):
                     continue
-                operation = one.charged()
+                operation = message.charged()
                 operation.retransmissions += len(mine)
                 operation.last_sent = max(operation.last_sent, int(rows["time"][mine].max()))
                 if operation.kind in (Kind.SEND, Kind.WRITE):
                     self._contradict(operation, contradictions(operation.payload.runs, data, take(rows, mine)))
 
-    def _contradict(self, operation: Operation, found: Mapping[int, int]) -> None:
-        operation.contradict(found)
-        self.connection.contradict(self.sender, found.values())
+    def _contradict(self, operation: Operation, contradicted: Mapping[int, int]) -> None:
+        operation.contradict(contradicted)
+        self.connection.contradict(self.sender, contradicted.values())
 
 
 def transfer_rows(rows: Rows, starts: Int64s, ends: Int64s) -> Rows:
     """TRANSFER rows of RDMA Writes that are the packets [start, end], and of Reads whose requests are."""
     first, last = take(rows, starts), take(rows, ends)
-    found = np.zeros(len(starts), TRANSFER)
-    found["place"] = found["last_frame"] = last["frame"]
-    found["kind"] = kinds = _KIND[first["opcode"]]
-    found["first_frame"], found["first_time"], found["last_time"] = first["frame"], first["time"], last["time"]
-    found["length"], found["handle"], found["address"] = first["dma_length"], first["r_key"], first["va"]
-    found["psn"], found["packets"] = first["psn"], ends - starts + 1
-    found["first"], found["behind"] = starts, np.where(kinds == _READ, starts, ends + 1)
-    found["offset"], found["begins"] = first["payload"], first["captured"]
-    return found
+    transfers = np.zeros(len(starts), TRANSFER)
+    transfers["place"] = transfers["last_frame"] = last["frame"]
+    transfers["kind"] = kinds = _KIND[first["opcode"]]
+    transfers["first_frame"], transfers["first_time"], transfers["last_time"] = (
+        first["frame"],
+        first["time"],
+        last["time"],
+    )
+    transfers["length"], transfers["handle"], transfers["address"] = first["dma_length"], first["r_key"], first["va"]
+    transfers["psn"], transfers["packets"] = first["psn"], ends - starts + 1
+    transfers["first"], transfers["behind"] = starts, np.where(kinds == _READ, starts, ends + 1)
+    transfers["offset"], transfers["begins"] = first["payload"], first["captured"]
+    return transfers
 
 
 def _sums(values: Rows, starts: Int64s, ends: Int64s) -> Int64s:

@@ -74,7 +74,7 @@ def read_cms(
     of_cm = (datagrams[:, MANAGEMENT_CLASS] == CLASS_CM) & (datagrams[:, METHOD] == METHOD_SEND)
     of_cm &= sizes >= ATTRIBUTE_ID + 2
     attributes = np.where(of_cm, datagrams[:, ATTRIBUTE_ID].astype(np.int64) << 8 | datagrams[:, ATTRIBUTE_ID + 1], -1)
-    found: list[ManagementMessage | None] = [None] * len(starts)
+    messages: list[ManagementMessage | None] = [None] * len(starts)
     for attribute in {*attributes.tolist()} & CM_LAYERS.keys():
         kind, layer = CM_LAYERS[attribute]
         if kinds is None or kind in kinds:
@@ -82,8 +82,8 @@ def read_cms(
             for at, message in zip(
                 chosen.tolist(), _messages(kind, layer, datagrams[chosen], sizes[chosen]), strict=True
             ):
-                found[at] = message
-    return found
+                messages[at] = message
+    return messages
 
 
 def _messages(kind: str, layer: str, datagrams: Bytes, sizes: Int64s) -> Iterator[ManagementMessage]:

@@ -57,13 +57,13 @@ def feed_together(
         return [], [*portions]
     left = [portion for portion, is_expecting in zip(portions, expecting, strict=True) if not is_expecting]
     if len(chosen) < len(links):
-        left += [eligible[place] for place in places(~right).tolist()]
+        left += [eligible[index] for index in places(~right).tolist()]
         requests, answers = (packets.of(np.repeat(right, 2)) for packets in (requests, answers))
     _note_packets(table, senders, links, chosen)
     _note_health(requests, answers, links, chosen)
     made = _deliver(data, requests, answers, links, chosen)
     if runs is None:
-        return [(place, link, operation) for link, run in made for place, operation in run.delivered()], left
+        return [(order, link, operation) for link, run in made for order, operation in run.delivered()], left
     runs += made
     return [], left
 
@@ -111,8 +111,8 @@ def _in_order(
     wrong[fresh] |= requests["frame"][keys.searchsorted(sought, side="right") - 1] > answers["frame"][fresh]
     wrong[1:] |= (answered[1:] == answered[:-1]) & (acked[1:] < acked[:-1])
     good[answered[wrong]] = False
-    found = Packets(requests, psns, ends, asked), Packets(answers, acked, acked + 1, QueueSections(answered, count))
-    return good & _all_read(*found, mtus), *found
+    both = Packets(requests, psns, ends, asked), Packets(answers, acked, acked + 1, QueueSections(answered, count))
+    return good & _all_read(*both, mtus), *both
 
 
 def _broken(rows: Rows, sections: QueueSections) -> NDArray[np.bool_]:
@@ -157,11 +157,11 @@ def _note_packets(table: Rows, senders: QueueSections, links: Sequence[RcLink], 
     steps = np.diff(times, prepend=times[:1])
     steps[parts.within == 0] = 0
     active, (firsts, lasts) = parts.sums(np.where(steps <= PAUSE, steps, 0)), parts.ends(times)
-    for place in chosen:
-        link = links[place]
+    for index in chosen:
+        link = links[index]
         link.forgotten = False
         for sender in (0, 1):
-            section = 2 * place + sender
+            section = 2 * index + sender
             first, end = senders[section]
             if first < end:
                 began, last = (first_frames[section], first_times[section]), (last_frames[section], last_times[section])
@@ -183,11 +183,11 @@ def _note_health(requests: Packets, answers: Packets, links: Sequence[RcLink], c
     read_by = answers.sections.part(responses)
     _, read = read_by.ends(answers.ends[responses])
     matched = Matched(requests, answers, links)
-    for place in chosen:
-        link = links[place]
+    for index in chosen:
+        link = links[index]
         health, remember = link.health, not link.closing
         for sender in (0, 1):
-            section = 2 * place + sender
+            section = 2 * index + sender
             first, end = sections[section]
             low, high = answers.sections[section]
             if first == end and low == high:
@@ -230,10 +230,10 @@ def _deliver(
         answers.sections.ends(answers.ends), sections.ends(behind), sections.ends(rows["frame"])
     )  # fmt: skip
     runs: list[tuple[RcLink, Run]] = []
-    for place in chosen:
-        link = links[place]
+    for index in chosen:
+        link = links[index]
         for sender, queue in enumerate(link.queues):
-            section = 2 * place + sender
+            section = 2 * index + sender
             low, high = answers.sections[section]
             if low < high:
                 queue.acked = max(queue.acked, acked[section])

@@ -120,7 +120,7 @@ class RcLink:
         if changes := mtu_changes(sent):
             first, second = (np.split(rows, rows["frame"].searchsorted(changes)) for rows in sent)
             parts = zip(first, second, strict=True)
-            return [one for part in parts for one in self.feed(data, part, runs, every)]
+            return [event for part in parts for event in self.feed(data, part, runs, every)]
         connection = self.connection
         silences = None if every is None else LinkSilences((connection.last_frame, connection.last_time), sent, every)
         split: list[tuple[Rows, Rows]] = []
@@ -150,15 +150,15 @@ class RcLink:
                     runs.append(run)
             # What is no row of a run waited for the packet that has the same place, or for a row.
             left.sort(key=itemgetter(0, 1))
-            waiting += [(place, operation) for place, _, operation in left] + delivered
+            waiting += [(order, operation) for order, _, operation in left] + delivered
         self.health.feed(sent, split, (self.queues[0].reusing, self.queues[1].reusing))
         return self._postponed(waiting, [run for _, plain in fresh for run in plain if len(run)])
 
-    def begin(self, place: int) -> None:
+    def begin(self, order: int) -> None:
         """What waits happens no sooner than at this place in the order of events."""
-        self.waiting = tuple((max(order, place), operation) for order, operation in self.waiting)
+        self.waiting = tuple((max(waiting_order, order), operation) for waiting_order, operation in self.waiting)
         for queue in self.queues:
-            queue.messages.order = max(queue.messages.order, place)
+            queue.messages.order = max(queue.messages.order, order)
 
     @property
     def _mark(self) -> int | None:

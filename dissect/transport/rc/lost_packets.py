@@ -81,10 +81,10 @@ def stretches(flags: Rows) -> list[tuple[int, int]]:
 
 def first_inside(intervals: IntervalSet, psns: Int64s) -> tuple[int, int]:
     """Index of the first of some ascending PSNs inside one of the intervals, and behind the last inside the same."""
-    place = bisect_right(intervals.ends, int(psns[0]))
-    if place == len(intervals.starts):
+    index = bisect_right(intervals.ends, int(psns[0]))
+    if index == len(intervals.starts):
         return len(psns), len(psns)
-    first, behind = psns.searchsorted((intervals.starts[place], intervals.ends[place])).tolist()
+    first, behind = psns.searchsorted((intervals.starts[index], intervals.ends[index])).tolist()
     return first, behind
 
 
@@ -131,9 +131,9 @@ class Jump:
 def positive(rows: Rows) -> Rows:
     """Which of these responses acknowledge their PSN."""
     opcode = rows["opcode"]
-    found: Rows = opcodes.IS_READ_RESPONSE[opcode] | opcodes.IS_ATOMIC_RESPONSE[opcode]
-    found |= opcodes.IS_ACKNOWLEDGE[opcode] & (rows["syndrome"] >> 5 == 0)
-    return found
+    answers: Rows = opcodes.IS_READ_RESPONSE[opcode] | opcodes.IS_ATOMIC_RESPONSE[opcode]
+    answers |= opcodes.IS_ACKNOWLEDGE[opcode] & (rows["syndrome"] >> 5 == 0)
+    return answers
 
 
 def after_silence(rows: Rows, frame: int, time: int) -> int | None:
@@ -158,8 +158,8 @@ class LinkSilences:
         ``before`` another."""
         if self._found is None:
             self._found = self._find()
-        found = next((silence for silence in self._found if silence[0] >= since), None)
-        return found[1] if found is not None and (before is None or found[1] < before) else None
+        silence = next((silence for silence in self._found if silence[0] >= since), None)
+        return silence[1] if silence is not None and (before is None or silence[1] < before) else None
 
     def _find(self) -> list[tuple[int, int]]:
         """The last frame before each, and that with which it had lasted so long."""
@@ -169,12 +169,12 @@ class LinkSilences:
         )
         order = frames.argsort(kind="stable")
         frames, times = frames[order], times[order]
-        found: list[tuple[int, int]] = []
+        silences: list[tuple[int, int]] = []
         for at in places(times[1:] - times[:-1] >= COPIES_FOLLOW).tolist():
             over = after_silence(self._rows, int(frames[at]), int(times[at]))
             if over is not None and over < frames[at + 1]:
-                found.append((int(frames[at]), over))
-        return found
+                silences.append((int(frames[at]), over))
+        return silences
 
 
 class PacketClock:
@@ -202,13 +202,15 @@ class PacketClock:
         return None if self._silences is None else self._silences.first(since, before)
 
     def at(self, frame: int) -> int:
-        return self._before + sum([int(one.searchsorted(frame, "right")) for one in self._frames])
+        return self._before + sum(
+            [int(frames_of_batch.searchsorted(frame, "right")) for frames_of_batch in self._frames]
+        )
 
     def first_behind(self, count: int, frames: Rows) -> int:
         """The first of these frames, ascending, that came when there had been so many packets; between batches none."""
         if not self._frames:
             return len(frames)
-        counts = self._before + sum([one.searchsorted(frames, "right") for one in self._frames])
+        counts = self._before + sum([frames_of_batch.searchsorted(frames, "right") for frames_of_batch in self._frames])
         return int(np.searchsorted(counts, count, "right"))
 
 
@@ -253,13 +255,13 @@ class AckHistory:
 
     def before(self, frames: Rows) -> Int64s:
         """The same before each of these frames."""
-        found: Int64s = self._reached[self._frames.searchsorted(frames)]
-        return found
+        psns_before: Int64s = self._reached[self._frames.searchsorted(frames)]
+        return psns_before
 
     def proof(self, psn: int) -> int | None:
         """The frame that was the first to acknowledge ``psn``; None for none."""
-        place = int(self.reached.searchsorted(psn, "right"))
-        return int(self._frames[place]) if place < len(self.rows) else None
+        index = int(self.reached.searchsorted(psn, "right"))
+        return int(self._frames[index]) if index < len(self.rows) else None
 
     def reading(self, data: Bytes) -> Placed:
         """The responses to RDMA Reads among them; each gap asks for them again."""
@@ -270,17 +272,17 @@ class AckHistory:
 
     def beyond(self, psn: int) -> Gap | None:
         """The requests from ``psn`` on that they answer, and the first frame that does."""
-        place = int(self.reached.searchsorted(psn, "right"))
-        if place == len(self.rows):
+        index = int(self.reached.searchsorted(psn, "right"))
+        if index == len(self.rows):
             return None
         if int(self.reached[-1]) - psn > RESTART:
             good = places(self._positive & (self.psns >= psn) & (self.psns - psn < RESTART))
             if not len(good):
                 return None
-            place, end = int(good[0]), int(self.psns[good].max()) + 1
+            index, end = int(good[0]), int(self.psns[good].max()) + 1
         else:
             end = int(self.reached[-1])
-        return Gap(psn, end, int(self._frames[place]), int(self.rows["time"][place]))
+        return Gap(psn, end, int(self._frames[index]), int(self.rows["time"][index]))
 
 
 def split_early(responses: ReadResponses, head: int, room: int) -> tuple[list[Placed], list[Placed]]:

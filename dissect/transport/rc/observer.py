@@ -147,7 +147,7 @@ class FlowNotes:
                 _count(owner, part, what)
                 continue
             waiting = self._waiting.setdefault(key, []) if len(self._waiting) < MAX_NOTED else []
-            if sum(len(one) for one, _ in waiting) < MAX_PACKETS:
+            if sum(len(packets) for packets, _ in waiting) < MAX_PACKETS:
                 waiting.append((part, what))
             else:
                 self.unknown += len(part)
@@ -270,7 +270,7 @@ class RcObserver:
         for link in [*self._filled]:
             ended = after_silence(rows, link.connection.last_frame, link.connection.last_time)
             if ended is not None:
-                events += [(place, link, operation) for place, operation in link.give_up_gaps(True, ended)]
+                events += [(order, link, operation) for order, operation in link.give_up_gaps(True, ended)]
             if not link.gap_filled:
                 del self._filled[link]
         events.sort(key=itemgetter(0))
@@ -324,7 +324,7 @@ class RcObserver:
         for number in numbers & self.links.keys():
             link = self.links.pop(number)
             first, second = sorted(end.qpn for end in link.connection.endpoints)
-            left = [one for one in self._by_qpns.pop((first, second), ()) if one is not link]
+            left = [other for other in self._by_qpns.pop((first, second), ()) if other is not link]
             if left:
                 self._by_qpns[first, second] = left
             self._filled.pop(link, None)
@@ -367,7 +367,7 @@ class RcObserver:
                 unknown.append((key, part))
             else:
                 sort_in(key, binding, part)
-        found: list[Event] = []
+        paired: list[Event] = []
         self._paired.clear()
         while self._look <= last:
             self._now = look = self._look
@@ -385,13 +385,13 @@ class RcObserver:
             pairs = sorted(self._pair(last_chance=False), key=itemgetter(0))
             for binding in islice(self._paired.values(), known, None):
                 binding.link.begin(look)
-            found += [(max(place, look), link, operation) for place, link, operation in pairs]
+            paired += [(max(order, look), link, operation) for order, link, operation in pairs]
         self._now = AT_END
         for key, part in unknown:
             sort_in(key, self._paired.get(key), part)
         joined = [(link, _joined(first), _joined(second)) for link, (first, second) in portions.values()]
         events, joined = feed_together(data, rows, joined, runs)
-        events += found
+        events += paired
         for link, first, second in joined:
             sent = take(rows, first), take(rows, second)
             made: list[Run] | None = None if runs is None else []
@@ -544,10 +544,10 @@ class RcObserver:
         return events
 
     def _all_inferred(self, pairs: Iterable[Pair]) -> list[Event]:
-        return [event for found in sorted(pairs, key=_began) for event in self._inferred(found)]
+        return [event for pair in sorted(pairs, key=_began) for event in self._inferred(pair)]
 
-    def _inferred(self, found: Pair) -> list[Event]:
-        active, passive = found.active, found.passive
+    def _inferred(self, pair: Pair) -> list[Event]:
+        active, passive = pair.active, pair.passive
         to_passive = flow_key(active.source, active.destination, active.dest_qp)
         to_active = flow_key(passive.source, passive.destination, passive.dest_qp)
         known = self.management.half_known.pop(to_active, None), self.management.half_known.pop(to_passive, None)
@@ -564,10 +564,10 @@ class RcObserver:
             _transport(active.pieces[0][1][0]),
             ends,
             paired_by="inferred",
-            confidence=found.confidence,
-            evidence=found.evidence,
+            confidence=pair.confidence,
+            evidence=pair.evidence,
         )
-        link = self._link(connection, known[0][2] if known[0] else None, (self._now, BY_PAIRING, _began(found)))
+        link = self._link(connection, known[0][2] if known[0] else None, (self._now, BY_PAIRING, _began(pair)))
         for key, sender in ((to_passive, 0), (to_active, 1)):
             # A CM exchange may have bound the flow to a later connection since.
             self._paired[key] = Binding(link, sender)
@@ -594,7 +594,9 @@ class RcObserver:
                 if queue.head is not None and (psn := flow.first_psn) is not None
             ]
             if steps and all(abs(step) <= MIGRATED for step in steps) and other.connection.first_frame < frame:
-                before, after = [(one[0].address, one[1].address) for one in (ends, connection.endpoints)]
+                before, after = [
+                    (endpoints[0].address, endpoints[1].address) for endpoints in (ends, connection.endpoints)
+                ]
                 connection.migrated_from = PathMigration(frame, before[::-1] if swapped else before)
                 other.connection.migrated_to = PathMigration(frame, after[::-1] if swapped else after)
                 return

@@ -434,15 +434,15 @@ def _answered(requests: Flow, responses: Flow) -> int:
     return int(((range_at >= 0) & (psns < ends[range_at])).sum())
 
 
-def _score(one: Flow, other: Flow, transactions: str) -> _Score:
-    acknowledged = _answered(one, other) + _answered(other, one)
-    responses = len(one.psns[2]) + len(other.psns[2])
-    matched = len(one.requests & other.answers) + len(other.requests & one.answers)
-    alike = len(one.undirected & (other.requests | other.answers | other.undirected))
-    alike += len(other.undirected & (one.requests | one.answers))
-    advertised = len(one.used & other.advertised) + len(other.used & one.advertised)
-    named = len(one.used & other.words) + len(other.used & one.words) - advertised
-    ports = bool(one.ports & other.ports)
+def _score(flow: Flow, other: Flow, transactions: str) -> _Score:
+    acknowledged = _answered(flow, other) + _answered(other, flow)
+    responses = len(flow.psns[2]) + len(other.psns[2])
+    matched = len(flow.requests & other.answers) + len(other.requests & flow.answers)
+    alike = len(flow.undirected & (other.requests | other.answers | other.undirected))
+    alike += len(other.undirected & (flow.requests | flow.answers))
+    advertised = len(flow.used & other.advertised) + len(other.used & flow.advertised)
+    named = len(flow.used & other.words) + len(other.used & flow.words) - advertised
+    ports = bool(flow.ports & other.ports)
     evidence = []
     if acknowledged:
         evidence.append(f"{acknowledged} of {responses} acknowledged PSNs fit")
@@ -468,11 +468,11 @@ def _plural(number: int, noun: str) -> str:
     return f"{number} {noun if number != 1 else noun.removesuffix('s')}"
 
 
-def _oriented(one: Flow, other: Flow, confidence: float, evidence: tuple[str, ...]) -> Pair:
+def _oriented(flow: Flow, other: Flow, confidence: float, evidence: tuple[str, ...]) -> Pair:
     """The requester's flow first; where nothing tells them apart, the one that began."""
-    scores = one.requester_score, other.requester_score
-    if one.from_responder or other.from_responder:  # then the requester answers, too, and may use memory
-        scores = one.forward_requests + len(other.from_responder), other.forward_requests + len(one.from_responder)
-    if (-scores[0], one.first_request) <= (-scores[1], other.first_request):
-        return Pair(one, other, confidence, evidence)
-    return Pair(other, one, confidence, evidence)
+    scores = flow.requester_score, other.requester_score
+    if flow.from_responder or other.from_responder:  # then the requester answers, too, and may use memory
+        scores = flow.forward_requests + len(other.from_responder), other.forward_requests + len(flow.from_responder)
+    if (-scores[0], flow.first_request) <= (-scores[1], other.first_request):
+        return Pair(flow, other, confidence, evidence)
+    return Pair(other, flow, confidence, evidence)

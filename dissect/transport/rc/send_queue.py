@@ -106,20 +106,20 @@ class DetachedMessages:
             if first == len(rows):
                 return
             goes_on = False
-            rows, psns, earlier = rows[first:], psns[first:], {at - first: one for at, one in earlier.items()}
+            rows, psns, earlier = rows[first:], psns[first:], {at - first: request for at, request in earlier.items()}
         self.reused.add(int(psns[0]), int(psns[-1]) + 1)
         self.frames.update(rows["frame"].tolist())
         for index, (opcode, frame, psn) in enumerate(
             zip(rows["opcode"].tolist(), rows["frame"].tolist(), rows["psn"].tolist(), strict=True)
         ):
-            one = earlier.get(index)
-            if one is not None and (_STARTS[opcode] or not goes_on):
+            request = earlier.get(index)
+            if request is not None and (_STARTS[opcode] or not goes_on):
                 if self.assembly.reused is None:
                     self.assembly.reused = {}
-                self.assembly.reused[psn] = one.frame
+                self.assembly.reused[psn] = request.frame
                 if len(self.connection.reused_psns) < MAX_REUSED:
-                    verbs = opcodes.verb(opcode), opcodes.verb(one.opcode)
-                    reused = ReusedPsn(frame, self.sender, psn, verbs[0], one.frame, verbs[1])
+                    verbs = opcodes.verb(opcode), opcodes.verb(request.opcode)
+                    reused = ReusedPsn(frame, self.sender, psn, verbs[0], request.frame, verbs[1])
                     self.connection.reused_psns = *self.connection.reused_psns, reused
             goes_on = not _ENDS[opcode]
         self.deliver(data, rows, psns)
@@ -172,8 +172,8 @@ def held_already(held: Sequence[HeldRun], psns: Int64s) -> Rows:
     starts = np.array([run.start for run in held])
     ends = np.array([run.end for run in held])
     owner = starts.searchsorted(psns, side="right") - 1
-    found: Rows = (owner >= 0) & (psns < ends[owner])
-    return found
+    inside: Rows = (owner >= 0) & (psns < ends[owner])
+    return inside
 
 
 class SendQueue:
@@ -343,7 +343,10 @@ class SendQueue:
     def open_since(self) -> int | None:
         """Frame number of the first packet of a message whose end, or whose front, may still come."""
         partials = [self.messages.partial, self._detached.assembly.partial if self._detached is not None else ()]
-        marks = [*(held.frame for held in self.held), *(int(one[0][2]["frame"][0]) for one in partials if one)]
+        marks = [
+            *(held.frame for held in self.held),
+            *(int(partial[0][2]["frame"][0]) for partial in partials if partial),
+        ]
         return min(marks, default=None)
 
     def _requests(self, data: Bytes, rows: Rows) -> None:
@@ -505,7 +508,7 @@ class SendQueue:
             if not new[first]:
                 self._repeated(data, rows[first:last], psns[first:last])
                 continue
-            earlier = {at - first: one for at, one in taken.items()}
+            earlier = {at - first: request for at, request in taken.items()}
             self.detached.deliver_reused(data, rows[first:last], psns[first:last], earlier)
             end = int((psns[first:last] + spans(self.connection, rows[first:last])).max())
             if end > self.head:
