@@ -174,10 +174,10 @@ class Capture(Closing):
         """The RPC of this number.  Raises CaptureError, with how many there are, where none has it."""
         from .session.find import find_rpcs
 
-        found = find_rpcs(self.session(), [number])
-        if not found.rpcs:
-            raise CaptureError(f"{self._last.path if self._last else self.paths}: {found.problem}")
-        return found.rpcs[0]
+        looked_up = find_rpcs(self.session(), [number])
+        if not looked_up.rpcs:
+            raise CaptureError(f"{self._last.path if self._last else self.paths}: {looked_up.problem}")
+        return looked_up.rpcs[0]
 
     def where(self, *conditions: str) -> Iterator[Rpc]:
         """The RPCs of which these are all true: conditions in SQL over the columns of the table ``rpcs``.
@@ -228,24 +228,24 @@ class Capture(Closing):
         return history
 
     def _findings(self, auditor: Auditor) -> Iterator[Finding]:
-        found: list[Finding] = []
+        findings: list[Finding] = []
         auditor.on_finding = lambda finding, tally: (
-            found.append(finding) if tally.violated <= auditor.examples else None
+            findings.append(finding) if tally.violated <= auditor.examples else None
         )
         session = self.session()
         session.needs_packets()
         if self.saved is not None:
             session.audit(auditor)
             self._read_whole = True
-            yield from found
+            yield from findings
             return
         session.analyzer.listener = auditor.listener
         for _ in session.tables(auditor.evict):
-            yield from found
-            found.clear()
+            yield from findings
+            findings.clear()
         auditor.finish(session.analyzer.conversations)
         self._read_whole = True
-        yield from found
+        yield from findings
 
     def diagnosis(self, *kinds: str) -> Diagnosis:
         """What is wrong, the worst first; ``kinds``: only these detectors, all where none is given.
@@ -258,9 +258,9 @@ class Capture(Closing):
 
         for kind in kinds:
             _known(kind, all_detectors(), "detector")
-        found = diagnosis_of(self.session(), kinds)
+        diagnosis = diagnosis_of(self.session(), kinds)
         self._read_whole = True
-        return found
+        return diagnosis
 
     def groups(self, *by: str, where: Sequence[str] = ()) -> CallGroups:
         """RPCs in groups: by columns of the table rpcs, such as client or procedure, by export, or by 10s.
@@ -398,7 +398,7 @@ class Capture(Closing):
 
         paths = self.paths if self.saved is not None else self._captures()
         given = (paths,) if isinstance(paths, str | os.PathLike) else paths
-        captures = [os.fspath(one) for one in given]
+        captures = [os.fspath(path) for path in given]
         check_target(os.fspath(path), captures)
         with Database(self._table_batches) as database:
             database.fill(dict.fromkeys(TABLES))

@@ -53,14 +53,14 @@ def joined(parts: Sequence[Rows]) -> Rows:
     if len(parts) == 1:
         return parts[0]
     piece = piece_type(parts[0].itemsize)
-    found: Rows = np.concatenate([part.view(piece) for part in parts]).view(parts[0].dtype)
-    return found
+    rows: Rows = np.concatenate([part.view(piece) for part in parts]).view(parts[0].dtype)
+    return rows
 
 
 def places(mask: NDArray[Any]) -> Int64s:
     """Where it is true; ``np.flatnonzero``, which takes several times as long where arrays are short."""
-    found: Int64s = mask.nonzero()[0]
-    return found
+    indices: Int64s = mask.nonzero()[0]
+    return indices
 
 
 def some(mask: NDArray[Any]) -> bool:
@@ -75,10 +75,10 @@ def every(mask: NDArray[Any]) -> bool:
 
 def steps(values: NDArray[Any], before: int) -> Int64s:
     """From each value to the next, the first from ``before``: ``np.diff`` with ``prepend``, in a third of the time."""
-    found: Int64s = values.astype(np.int64)
-    found[1:] -= values[:-1]
-    found[:1] -= before
-    return found
+    differences: Int64s = values.astype(np.int64)
+    differences[1:] -= values[:-1]
+    differences[:1] -= before
+    return differences
 
 
 def extremes(values: NDArray[Any]) -> tuple[int, int]:
@@ -107,21 +107,21 @@ def among(values: NDArray[Any], others: NDArray[Any]) -> NDArray[np.bool_]:
     ordered = np.sort(others)
     at = ordered.searchsorted(values)
     at[at == len(ordered)] = 0
-    found: NDArray[np.bool_] = ordered[at] == values
-    return found
+    members: NDArray[np.bool_] = ordered[at] == values
+    return members
 
 
 def gathered(data: Bytes, width: int, at: Int64s) -> NDArray[np.uint8]:
     """``data[at[i]:at[i] + width]`` as row ``i``."""
-    found: NDArray[np.uint8] = anywhere(data, width)[at].view(np.uint8).reshape(len(at), width)
-    return found
+    pieces: NDArray[np.uint8] = anywhere(data, width)[at].view(np.uint8).reshape(len(at), width)
+    return pieces
 
 
 def gather(data: Bytes, at: Int64s, layout: DTypeLike) -> Rows:
     """Records of a packed layout at the given offsets, all of them inside the data."""
     layout = np.dtype(layout)
-    found: Rows = anywhere(data, layout.itemsize)[at].view(layout)
-    return found
+    rows: Rows = anywhere(data, layout.itemsize)[at].view(layout)
+    return rows
 
 
 def scatter(data: Bytes, at: Int64s, records: Rows) -> None:
@@ -136,8 +136,8 @@ def words_at(data: Bytes, at: Int64s) -> Int64s:
 
 def bytes_at(data: Bytes, width: int, at: Int64s) -> list[bytes]:
     """So many bytes, at least one, from each place on."""
-    found: list[bytes] = anywhere(data, width)[at].tolist()
-    return found
+    pieces: list[bytes] = anywhere(data, width)[at].tolist()
+    return pieces
 
 
 def anywhere(data: Bytes, width: int) -> NDArray[np.void]:

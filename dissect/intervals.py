@@ -58,17 +58,17 @@ class IntervalSet:
 
     def missing(self, start: int, end: int) -> list[tuple[int, int]]:
         """The parts of [start, end) that are not in the set, ascending."""
-        found: list[tuple[int, int]] = []
+        gaps: list[tuple[int, int]] = []
         reached = start
         for index in range(bisect_right(self.ends, start), len(self.starts)):
             if self.starts[index] >= end:
                 break
             if self.starts[index] > reached:
-                found.append((reached, self.starts[index]))
+                gaps.append((reached, self.starts[index]))
             reached = self.ends[index]
         if reached < end:
-            found.append((reached, end))
-        return found
+            gaps.append((reached, end))
+        return gaps
 
     def covers(self, start: int, end: int) -> bool:
         """Whether every member of [start, end) is in the set."""

@@ -144,8 +144,8 @@ class Samples:
             return [ascending[rank] for rank in ranks]
         recent = _numbers(self.recent)
         if self._bins is None:
-            found: list[int] = np.partition(recent, ranks)[ranks].tolist()
-            return found
+            values: list[int] = np.partition(recent, ranks)[ranks].tolist()
+            return values
         bins = self._bins + _counted(recent) if len(recent) else self._bins
         low, high = self._extremes()
         middles = _middles(np.searchsorted(np.cumsum(bins), ranks, side="right"))
@@ -267,15 +267,15 @@ def histogram(durations: Int64s, rows: int = 24, weights: Int64s | None = None) 
     bounds = [0, *_steps(int(durations.max()))]
     edges = np.array(bounds, np.float64)
     counts = np.histogram(durations, edges, weights=weights)[0].astype(np.int64).tolist()
-    found = list(zip(bounds, bounds[1:], counts, strict=False))
-    while found and not found[0][2]:
-        found.pop(0)
-    while found and not found[-1][2]:
-        found.pop()
-    if len(found) > rows:
-        spare = len(found) - rows + 1
-        found = [(found[0][0], found[spare - 1][1], sum(row[2] for row in found[:spare])), *found[spare:]]
-    return found
+    bars = list(zip(bounds, bounds[1:], counts, strict=False))
+    while bars and not bars[0][2]:
+        bars.pop(0)
+    while bars and not bars[-1][2]:
+        bars.pop()
+    if len(bars) > rows:
+        spare = len(bars) - rows + 1
+        bars = [(bars[0][0], bars[spare - 1][1], sum(row[2] for row in bars[:spare])), *bars[spare:]]
+    return bars
 
 
 def _steps(largest: int) -> Iterator[int]:

@@ -102,7 +102,7 @@ class EncodedLines:
 
     def __init__(self, pieces: Sequence[Piece]) -> None:
         """A piece that is given twice is encoded once."""
-        found: dict[int | None, tuple[Int64s | None, list[Bytes]]] = {}
+        by_code: dict[int | None, tuple[Int64s | None, list[Bytes]]] = {}
         known: dict[int, tuple[int | None, int]] = {}
         places: dict[int | None, list[tuple[int, int, int]]] = {}
         alike: list[Bytes] = []
@@ -117,11 +117,11 @@ class EncodedLines:
             if id(piece) not in known:
                 table, which = _table_and_rows(piece)
                 key = None if which is None else id(which)
-                _, tables = found.setdefault(key, (which, []))
+                _, tables = by_code.setdefault(key, (which, []))
                 known[id(piece)] = key, len(tables)
                 tables.append(table)
             key, index = known[id(piece)]
-            tables = found[key][1]
+            tables = by_code[key][1]
             width = tables[index].shape[1]
             places.setdefault(key, []).append((self.width, sum([table.shape[1] for table in tables[:index]]), width))
             alike.append(np.zeros((1, width), np.uint8))
@@ -129,7 +129,7 @@ class EncodedLines:
         self._alike = np.concatenate(alike, axis=1)
         self._shared = [
             _ColumnTable(tables[0] if len(tables) == 1 else np.concatenate(tables, axis=1), which, places[key])
-            for key, (which, tables) in found.items()
+            for key, (which, tables) in by_code.items()
         ]
 
     def fill(self, text: Bytes, rows: Int64s) -> None:
@@ -196,9 +196,9 @@ def chosen_words(words: Texts, rows: NDArray[Any]) -> Texts:
 
 def lines(pieces: Sequence[Piece], count: int, encoded: Encoder = str.encode) -> list[bytes]:
     """``count`` lines, which have no line feed in them."""
-    found = bytes(page(pieces, count, encoded)).split(b"\n")
-    found.pop()
-    return found
+    split = bytes(page(pieces, count, encoded)).split(b"\n")
+    split.pop()
+    return split
 
 
 def page(pieces: Sequence[Piece], count: int, encoded: Encoder = str.encode) -> Page:
@@ -251,26 +251,26 @@ def _column(piece: Piece, encoded: Encoder) -> Bytes:
         values = values.astype(np.uint64)
     if isinstance(piece, Hexadecimal):
         return _digits(values, _HEXADECIMAL, len(f"{int(values.max()):x}"), piece.digits)
-    found = _digits(values, _DECIMAL, len(str(int(values.max()))), piece.width if piece.fill == "0" else 1)
+    digits = _digits(values, _DECIMAL, len(str(int(values.max()))), piece.width if piece.fill == "0" else 1)
     if piece.null is not None:
-        found = _nulled(found, piece.null)
+        digits = _nulled(digits, piece.null)
     if piece.fill == "0" or not piece.width:
-        return found
-    if found.shape[1] < piece.width:
-        wide = np.full((len(found), piece.width), _BLANK, np.uint8)
-        np.maximum(found, _BLANK, out=wide[:, -found.shape[1] :])
+        return digits
+    if digits.shape[1] < piece.width:
+        wide = np.full((len(digits), piece.width), _BLANK, np.uint8)
+        np.maximum(digits, _BLANK, out=wide[:, -digits.shape[1] :])
         return wide
     # Beyond the width only longer numbers have anything.
-    np.maximum(found[:, -piece.width :], _BLANK, out=found[:, -piece.width :])
-    return found
+    np.maximum(digits[:, -piece.width :], _BLANK, out=digits[:, -piece.width :])
+    return digits
 
 
 def _table_of(texts: Sequence[str], encoded: Encoder) -> Bytes:
     together = "".join(texts)
     plain = together.isascii() and together.isprintable()  # To look at all takes less time than to encode each.
-    found = texts if plain else [encoded(text) for text in texts]
-    size = max(max(map(len, found), default=0), 1)
-    return np.array(found, f"S{size}").view(np.uint8).reshape(-1, size)
+    cells = texts if plain else [encoded(text) for text in texts]
+    size = max(max(map(len, cells), default=0), 1)
+    return np.array(cells, f"S{size}").view(np.uint8).reshape(-1, size)
 
 
 def _nulled(digits: Bytes, null: NDArray[np.bool_]) -> Bytes:
@@ -314,16 +314,16 @@ def _digits(values: Integers, known: _Digits, widest: int, least: int) -> Bytes:
     """At least ``least`` digits of each, NUL before them; ``widest``: digits of the largest."""
     least = max(least, 1)
     groups = -(-max(widest, least) // known.size)
-    found = np.empty((len(values), groups), known.table.dtype)
+    groups_of_digits = np.empty((len(values), groups), known.table.dtype)
     small = values.astype(np.uint32) if widest <= (9 if known.base == 10000 else 8) else values
     base = small.dtype.type(known.base)
     for group in range(groups - 1, -1, -1):
         above = small // base
         place = (small - above * base).astype(np.intp)
         place[above == 0] += known.base
-        found[:, group] = known.table.take(place)
+        groups_of_digits[:, group] = known.table.take(place)
         small = above
-    digits: Bytes = found.view(np.uint8).reshape(len(values), -1)
+    digits: Bytes = groups_of_digits.view(np.uint8).reshape(len(values), -1)
     zeros = digits[:, -least:]
     np.maximum(zeros, ord("0"), out=zeros)
     return digits[:, -max(widest, least) :]

@@ -297,11 +297,11 @@ def _frames(
                     assert frame is not None
                     about = capture.interface(frame.interface)
                     named = (about.name, about.snaplen) if about is not None else ("", 0)
-                    found = capture.places.find(number) if isinstance(capture, MergedCaptures) else None
+                    merged_place = capture.places.find(number) if isinstance(capture, MergedCaptures) else None
                     if anonymous is not None:
                         frame, named = anonymous.anonymous(frame), ("", named[1])
                     if frame is not None:
-                        place = found or Place(capture.path, number - before)
+                        place = merged_place or Place(capture.path, number - before)
                         yield frame, place, (frame.link_type, *named), origin
     except CaptureError:
         pass  # The first pass met the same damage, and has it.

@@ -275,14 +275,14 @@ class ShareAnalyzer(Analyzer):
                 self.skipped[unknown] -= count
 
     def _delivery(self, table: RpcTable) -> Delivery:
-        found, self._finding.found = self._finding.found, []
+        known, self._finding.found = self._finding.found, []
         drawn, self._drawing.drawn = self._drawing.drawn, []
         ended, self._ended.taken = np.concatenate([_none(), *self._ended.taken]), []
         gone = self.evicted_since() if self.evicted.connections else []
         evicted = {conversation.connection.number: conversation for conversation in gone}
         sent = [
             (place, connection, evicted.get(connection.number) or self.conversation(connection))
-            for place, connection in found
+            for place, connection in known
         ]
         for _, connection, conversation in sent:
             self._known[connection.number] = _traits(conversation)

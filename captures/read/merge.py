@@ -374,11 +374,11 @@ def processors() -> int:
 def decoded(capture: Source, decoder: FrameDecoder) -> Iterator[DecodedFrames]:
     """The batches of a capture, decoded; of a mapped file no more is in memory than one of them needs."""
     for batch in capture.batches():
-        found = decoder.take(batch)
+        packets = decoder.take(batch)
         if not isinstance(capture, MergedCaptures):
             capture.release()
-        yield found
-        del batch, found
+        yield packets
+        del batch, packets
 
 
 def short_names(paths: Sequence[str]) -> dict[str, str]:

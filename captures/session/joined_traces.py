@@ -35,7 +35,9 @@ class _Seen(NamedTuple):
     def fits(self, rpc: Rpc) -> bool:
         """It may be this RPC, which has its XID."""
         ends = (self.client, rpc.client), (self.server, rpc.server)
-        return rpc.program in (None, self.program) and all(not (one and two) or one == two for one, two in ends)
+        return rpc.program in (None, self.program) and all(
+            not (here and there) or here == there for here, there in ends
+        )
 
 
 class JoinedTrace:

@@ -596,14 +596,14 @@ def _in_words(error: duckdb.Error, text: str, lines_before: int = 0) -> QueryErr
             whole = text.splitlines()[int(pointer[1]) - 1]
             column += whole.find(shown.strip(".")) - 3
         words += f" (line {line}, column {column})" if text.count("\n") > lines_before else f" (column {column})"
-    found = QueryError(f"the query: {words}")
-    found.unknown = "" if unknown is None else unknown[1] or unknown[2]
-    return found
+    reworded = QueryError(f"the query: {words}")
+    reworded.unknown = "" if unknown is None else unknown[1] or unknown[2]
+    return reworded
 
 
 def _no_column(name: str, others: set[str], text: str) -> str:
     """That a table of a query has no column of this name, but ``others``; '' where none of ``TABLES`` has those."""
     words = re.findall(r"\w+", text.lower())
     tables = [TABLES[word] for word in dict.fromkeys(words) if word in TABLES]
-    said = [one.no_column(name, False) for one in tables if others & {column.name for column in one.columns}]
+    said = [table.no_column(name, False) for table in tables if others & {column.name for column in table.columns}]
     return min(said, key=lambda sentence: not sentence.endswith("?"), default="")

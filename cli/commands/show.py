@@ -158,13 +158,13 @@ def _show_rpcs(
     shown = 0
     for capture in given.some(lambda capture: any(map(capture.has_rpc, numbers))):
         reading = capture.reading()
-        found = find_rpcs(reading, [*filter(capture.has_rpc, numbers)], xids)
-        if not found.rpcs:
-            reading.refuse(found.problem)
+        looked_up = find_rpcs(reading, [*filter(capture.has_rpc, numbers)], xids)
+        if not looked_up.rpcs:
+            reading.refuse(looked_up.problem)
         lacking: list[int] = []
-        for rpc in found.rpcs:
+        for rpc in looked_up.rpcs:
             if as_json:
-                record = {**rpc_record(rpc, found.paths.get(rpc.number)), **contents_fields(rpc)}
+                record = {**rpc_record(rpc, looked_up.paths.get(rpc.number)), **contents_fields(rpc)}
                 if full:
                     record |= full_fields(rpc)
                     record["call_message"] = reassembled_fields(reassembled_call(rpc))
@@ -177,12 +177,12 @@ def _show_rpcs(
             if field is not None:
                 lacking += [] if _print_bytes(out, rpc, field) else [rpc.number]
                 continue
-            _print_rpc(out, rpc, reading, capture, full, found.paths.get(rpc.number))
-            if same := (others or found.others).get(rpc.xid):
+            _print_rpc(out, rpc, reading, capture, full, looked_up.paths.get(rpc.number))
+            if same := (others or looked_up.others).get(rpc.xid):
                 show(out, Text(), Text(f"The same xid: RPC {', '.join(map(str, same))}", "dim"))
         if lacking:
             reading.refuse(f"no field {field} in RPC {', '.join(map(str, lacking))}")
-        reading.refuse(found.problem)
+        reading.refuse(looked_up.problem)
         given.ended(reading)
     given.refuse(problem)
 

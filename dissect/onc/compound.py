@@ -41,12 +41,14 @@ RESULTS = _results(OPERATIONS)
 CALLBACK_RESULTS = _results(CALLBACK_OPERATIONS)
 FAILURES: dict[tuple[int, int], Shape] = {
     (number, status): skip_of_arm(arm)
-    for number, one in OPERATIONS.items()
-    for status, arm in one.results.arms.items()
+    for number, operation in OPERATIONS.items()
+    for status, arm in operation.results.arms.items()
     if status
 }
 ALWAYS: dict[int, Shape] = {
-    number: skip_of_arm(one.results.default) for number, one in OPERATIONS.items() if one.results.default is not None
+    number: skip_of_arm(operation.results.default)
+    for number, operation in OPERATIONS.items()
+    if operation.results.default is not None
 }
 """What comes with every other status: attrsset of SETATTR."""
 
@@ -568,11 +570,11 @@ class OperationSequences:
     def longer(self, sequence: int, number: int) -> int:
         """The index of a sequence with one more operation."""
         key = sequence, number
-        found = self._longer.get(key)
-        if found is None:
-            found = self._longer[key] = len(self.sequences)
+        index = self._longer.get(key)
+        if index is None:
+            index = self._longer[key] = len(self.sequences)
             self.sequences.append((*self.sequences[sequence], number))
-        return found
+        return index
 
 
 class CompoundColumns(NamedTuple):
@@ -828,9 +830,9 @@ def slot_requests(data: Bytes, starts: Int64s, ends: Int64s, callback: bool) -> 
     """``slot_request`` of many, with arguments at ``data[starts[i]:ends[i]]``: which have one, and ``SLOT_REQUEST``."""
     at, there = _behind_tags(data, starts, ends, 12 if callback else 8)
     rows = (there & (at + SLOT_REQUEST.itemsize <= ends)).nonzero()[0]
-    found = gather(data, at[rows], SLOT_REQUEST)
-    mine = found["operation"] == (OP_CB_SEQUENCE if callback else OP_SEQUENCE)
-    return rows[mine], take(found, mine)
+    requests = gather(data, at[rows], SLOT_REQUEST)
+    mine = requests["operation"] == (OP_CB_SEQUENCE if callback else OP_SEQUENCE)
+    return rows[mine], take(requests, mine)
 
 
 def slot_results(data: Bytes, starts: Int64s, ends: Int64s, callback: bool) -> tuple[list[SlotResult], Int64s]:
@@ -844,14 +846,14 @@ def slot_results(data: Bytes, starts: Int64s, ends: Int64s, callback: bool) -> t
     names = ["status", "highest", "target", "flags"][: 3 if callback else 4]
     raw = raw[names][mine]
     first, which = distinct(*(raw[name].astype(np.int64) for name in names))
-    found = [SlotResult(one[0]) if one[0] else SlotResult(*one) for one in raw[first].tolist()]
+    results = [SlotResult(result[0]) if result[0] else SlotResult(*result) for result in raw[first].tolist()]
     codes = np.full(len(starts), -1)
     codes[whole.nonzero()[0][mine]] = which
     for row in (there & ~whole).nonzero()[0].tolist():
-        if (one := slot_result(data.data, int(starts[row]), int(ends[row]), callback)) is not None:
-            codes[row] = len(found)
-            found.append(one)
-    return found, codes
+        if (result := slot_result(data.data, int(starts[row]), int(ends[row]), callback)) is not None:
+            codes[row] = len(results)
+            results.append(result)
+    return results, codes
 
 
 def _behind_tags(data: Bytes, starts: Int64s, ends: Int64s, more: int) -> tuple[Int64s, NDArray[np.bool_]]:

@@ -298,10 +298,10 @@ def response_sets(option: SentOption) -> Judgement | None:
     if not isinstance(content, RespXch) or content.problem:
         return undecidable(option.truncated) if isinstance(content, RespXch) and option.truncated else None
     subsets = {"done": content.done, "rejected": content.rejected, "pending": content.pending}
-    for one, other in (("done", "rejected"), ("done", "pending"), ("rejected", "pending")):
-        if both := subsets[one] & subsets[other]:
+    for first, second in (("done", "rejected"), ("done", "pending"), ("rejected", "pending")):
+        if both := subsets[first] & subsets[second]:
             names = ", ".join(selected(both, request.want) if request is not None else map(str, sorted(both)))
-            return violation(f"{names} is {one} and {other}", "in one of them")
+            return violation(f"{names} is {first} and {second}", "in one of them")
     if request is None:
         return undecidable("the request is not in the capture") if options_missed(option) else None
     if not request.whole:
