@@ -182,10 +182,10 @@ class Analyzer:
 
     def conversation(self, connection: Connection) -> Conversation:
         """What the ends of ``connection`` say to each other."""
-        found = self._conversations.get(connection.number)
-        if found is None:
-            found = self._conversations[connection.number] = Conversation(connection)
-        return found
+        conversation = self._conversations.get(connection.number)
+        if conversation is None:
+            conversation = self._conversations[connection.number] = Conversation(connection)
+        return conversation
 
     def number_behind(self, connections: int, rpcs: int) -> None:
         """Before the first batch: so many connections and RPCs have lower numbers than those to come."""
@@ -287,7 +287,9 @@ class Analyzer:
             self._count_iwarp()
         self._observer.number()
         rows = self._machine.take(batch.data, [*runs, *queues], events, self._numbers, self._done)
-        self._unsettled = {number: one for number, one in self._unsettled.items() if one.matching.waiting}
+        self._unsettled = {
+            number: dispatcher for number, dispatcher in self._unsettled.items() if dispatcher.matching.waiting
+        }
         for number, dispatcher in sorted(self._unsettled.items()):
             self._numbers.place = LATE + number
             dispatcher.matching.settle(self._now, frame, self._open_since(dispatcher))
@@ -362,7 +364,7 @@ class Analyzer:
         self._observer.drop(numbers)
         if iwarp is not None:
             iwarp.drop(numbers)
-        self.connections[:] = [one for one in self.connections if one.number not in numbers]
+        self.connections[:] = [connection for connection in self.connections if connection.number not in numbers]
         self._leaving = [*self._leaving, *evicted][-MAX_LEAVING:]
         return done
 
@@ -379,9 +381,9 @@ class Analyzer:
             )
             observer.listener = self._watch_fpdus
         made: list[TcpRun] = []
-        found = observer.feed(decoded.batch.data, decoded.segments, made, numbered=False)
+        events = observer.feed(decoded.batch.data, decoded.segments, made, numbered=False)
         runs += made
-        return found
+        return events
 
     def _count_iwarp(self) -> None:
         """Count as RDMA what was found to be iWARP since the last call; a connection may be known only at its end."""

@@ -149,7 +149,7 @@ class CallerRows:
             memory = self.matching.known_memory
             self.foreign = set()
             if memory is not None:
-                self.foreign.update([one.handle for one in memory.unplaced])
+                self.foreign.update([operation.handle for operation in memory.unplaced])
                 self.foreign.update(*memory.contested)
         return self.foreign
 
@@ -164,8 +164,8 @@ class Callers(dict[int, CallerRows]):
 
     def __missing__(self, slot: int) -> CallerRows:
         dispatcher = self.dispatchers[slot >> 1]
-        one = self[slot] = CallerRows(dispatcher, slot & 1, self._size, self._calling[slot])
+        caller = self[slot] = CallerRows(dispatcher, slot & 1, self._size, self._calling[slot])
         if (listener := dispatcher.listener) is not None:
-            one.log = self[slot ^ 1].log if slot ^ 1 in self else []
-            one.whole_transfers = listener.whole_transfers
-        return one
+            caller.log = self[slot ^ 1].log if slot ^ 1 in self else []
+            caller.whole_transfers = listener.whole_transfers
+        return caller

@@ -45,10 +45,10 @@ def latency(rpc: Rpc, call: Operation, reply: Operation) -> Latency | None:
     if end < begin:
         rpc.notes += (REPLY_EARLIER,)
         return None
-    one = phases(rpc, call, reply)
-    reads, writes = one.read_end - one.read, one.written_end - one.written
-    server = one.answering - one.sent - reads - writes
-    return Latency(end - begin, one.sent - begin, reads, server, writes, end - one.answering)
+    moments = phases(rpc, call, reply)
+    reads, writes = moments.read_end - moments.read, moments.written_end - moments.written
+    server = moments.answering - moments.sent - reads - writes
+    return Latency(end - begin, moments.sent - begin, reads, server, writes, end - moments.answering)
 
 
 def phases(rpc: Rpc, call: Operation, reply: Operation) -> LatencyMoments:

@@ -64,7 +64,7 @@ class Machine:
         links = _links(runs, events)
         active = {connection_number(link) for link in links}
         opened = self._reopened(active, latest - MAX_OPEN)
-        links += [one.link for one in opened if connection_number(one.link) not in active]
+        links += [open_calls.link for open_calls in opened if connection_number(open_calls.link) not in active]
         batch, sends = self._batch(data, links, runs, events, numbers, ended, opened)
         batch.happen()
         self._open |= batch.left(links)
@@ -74,14 +74,14 @@ class Machine:
 
     def _reopened(self, active: Collection[int], before: int = LATE) -> list[OpenCalls]:
         """Those of ``active`` connections, and those that were left before that place."""
-        found = [number for number, one in self._open.items() if number in active or one.place < before]
-        return [self._open.pop(number) for number in found]
+        numbers = [number for number, open_calls in self._open.items() if number in active or open_calls.place < before]
+        return [self._open.pop(number) for number in numbers]
 
     def open_as_objects(self, numbers: RpcNumbers, ended: EndedRpcs) -> None:
         """Calls without a reply are objects from now on."""
         opened = self._reopened(())
         if opened and self._data is not None:
-            links = [one.link for one in opened]
+            links = [open_calls.link for open_calls in opened]
             batch, _ = self._batch(self._data, links, [], [], numbers, ended, opened)
             batch.left(links, 0)
 
@@ -106,7 +106,7 @@ class Machine:
         opened: Sequence[OpenCalls],
     ) -> tuple[RowBatch, Sends]:
         dispatchers = [self._dispatcher(link) for link in links]
-        index = {connection_number(link): place for place, link in enumerate(links)}
+        index = {connection_number(link): link_index for link_index, link in enumerate(links)}
         if self._names.full:
             self._names = CallNames()
         bare = np.array([not dispatcher.conversation.connection.rdma for dispatcher in dispatchers])
@@ -128,7 +128,7 @@ class Machine:
         """``bare``: connections without RDMA."""
         parts = [(index[connection_number(link)], run) for link, run in runs if isinstance(run, SendRun)]
         counts = [len(run) for _, run in parts]
-        link = [np.repeat(np.array([place for place, _ in parts], np.int64), np.array(counts, np.int64))]
+        link = [np.repeat(np.array([link_index for link_index, _ in parts], np.int64), np.array(counts, np.int64))]
         sender = [np.repeat(np.array([run.sender for _, run in parts], np.int64), np.array(counts, np.int64))]
         every, held = [run for _, run in parts], []
         for end in (0, 1):
@@ -147,7 +147,7 @@ class Machine:
         fresh = sum(map(len, every))
         where = np.concatenate([_NO_PLACES, *(run.places for run in every)])
         turns = np.concatenate([_NO_PLACES, *(run.ranks for run in every)])
-        for owner, (run, at) in [(one.link, part) for one in opened for part in one.runs]:
+        for owner, (run, at) in [(open_calls.link, part) for open_calls in opened for part in open_calls.runs]:
             run.note_unusual()
             every.append(run)
             of_runs.append(at)
@@ -158,9 +158,9 @@ class Machine:
         rows = joined(packets) if packets else np.empty(0, PACKET)
         row = np.concatenate([_NO_PLACES, *of_runs])
         unusual = np.zeros(len(rows), np.bool_)
-        for place, run in enumerate(every):
+        for run_index, run in enumerate(every):
             if run.unusual:
-                unusual |= (number == place) & among(row, np.fromiter(run.unusual, np.int64))
+                unusual |= (number == run_index) & among(row, np.fromiter(run.unusual, np.int64))
         owners = np.concatenate(link)
         only_rpc = bare[owners] if some(bare) else None
         read = read_sends(data, rows["payload"], rows["captured"].astype(np.int64), only_rpc)
@@ -178,12 +178,12 @@ class Machine:
         reads, writes, replies = read.counts.T  # Compared as rows of three they take many times as long.
         long = read.chunked & (reads | writes == 0) & (replies == 1)
         long &= (sends.procedures >= 0) | (read.words[:, 3] == RDMA_NOMSG)
-        for place, dispatcher in enumerate(dispatchers):
+        for link_index, dispatcher in enumerate(dispatchers):
             listener = dispatcher.listener
             if listener is None:
                 continue
-            mine = places((sends.link == place) & (sends.replies | (sends.procedures >= 0)))
-            found = RowSends(
+            mine = places((sends.link == link_index) & (sends.replies | (sends.procedures >= 0)))
+            row_sends = RowSends(
                 sends.slots[mine] & 1,
                 sends.procedures[mine],
                 rows["length"][mine].astype(np.int64),
@@ -196,7 +196,7 @@ class Machine:
                 read.arguments[mine],
                 rows["payload"][mine] + rows["captured"][mine],
             )
-            others = mine[~listener.rows_wanted(found, self._names.names)]
+            others = mine[~listener.rows_wanted(row_sends, self._names.names)]
             sends.procedures[others], sends.replies[others] = -1, False
 
     def _procedures(self, data: Bytes, rows: Rows, read: SendColumns, calls: Int64s) -> Int64s:
@@ -230,18 +230,18 @@ class Machine:
             results[secured], usual = _secured_results(sends, call[secured], reply[secured])
             right[secured] &= usual
         if len(chunked):
-            found = RowChunks(
+            row_chunks = RowChunks(
                 sends.data, rows, read, call[chunked], reply[chunked], batch.returned, batch.carried, batch.transfers
             )
-            chunks = found.columns()
-            right[chunked] &= found.right
+            chunks = row_chunks.columns()
+            right[chunked] &= row_chunks.right
             results[chunked] = np.where(chunks.results >= 0, chunks.results, results[chunked])
             which[chunked] = np.arange(len(chunked))
         procedures = sends.procedures[call]
         statuses = self._names.statuses(procedures, results)
         right &= statuses >= 0
-        for one, other in zip(call[~right].tolist(), reply[~right].tolist(), strict=True):
-            batch.end(one, other)
+        for send, other in zip(call[~right].tolist(), reply[~right].tolist(), strict=True):
+            batch.end(send, other)
         if not some(right):
             return None
         call, reply, which = call[right], reply[right], which[right]
@@ -262,8 +262,8 @@ class Machine:
         if some(frames[1:] <= frames[:-1]):
             table = table.take(ended_order(frames, table["number"]))
         conversations = {
-            connection_number(links[place]): batch.callers.dispatchers[place].conversation
-            for place in places(np.bincount(sends.link[call])).tolist()
+            connection_number(links[link_index]): batch.callers.dispatchers[link_index].conversation
+            for link_index in places(np.bincount(sends.link[call])).tolist()
         }
         return RpcRows(table, sends.data, sends.runs, conversations, self._names.names, chunks)
 

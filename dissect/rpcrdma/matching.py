@@ -100,11 +100,11 @@ class Matching:
 
     def direction(self, caller: int) -> CallDirection:
         """The calls of one end, to be changed.  Made when first asked for: hardly any connection has backward calls."""
-        one = self.directions[caller]
-        if one is NO_CALLS:
-            one = CallDirection(self._answered)
-            self.directions = (self.directions[0], one) if caller else (one, self.directions[1])
-        return one
+        direction = self.directions[caller]
+        if direction is NO_CALLS:
+            direction = CallDirection(self._answered)
+            self.directions = (self.directions[0], direction) if caller else (direction, self.directions[1])
+        return direction
 
     @property
     def outstanding(self) -> int:
@@ -237,7 +237,7 @@ class Matching:
         for caller, direction in enumerate(self.directions):
             if self._memory is not None:
                 self._memory.release(caller)
-            for rpc in [one for same in direction.calls.values() for one in same]:
+            for rpc in [rpc for same in direction.calls.values() for rpc in same]:
                 if rpc.chunks:
                     self.memory.unanswered(rpc, self._begun(rpc))
                 self.conclude(rpc)
@@ -390,7 +390,7 @@ class Matching:
         xid, since = message.header.xid, message.operation.last_time - LINGER
         unsettled = self.unsettled
         for waiting in (unsettled.beside_gap, unsettled.unwritten, unsettled.lingering):
-            for rpc in [one for one in waiting if one.xid == xid and one.backward == (caller == 1)]:
+            for rpc in [rpc for rpc in waiting if rpc.xid == xid and rpc.backward == (caller == 1)]:
                 # When a batch ends those are let go that waited too long.
                 late = waiting is unsettled.beside_gap and _answer_time(rpc) < since
                 if not (rpc.ambiguous or late) and self._call_may_be_missing(rpc):
@@ -506,7 +506,7 @@ class Matching:
         if self._unsettled is None or not any(self.conversation.connection.gaps):
             return False
         waiting = self._unsettled.replies if rpc.xid in self.waiting_replies(sender) else ()
-        return any(one.has_call and one.number == rpc.number for one in waiting)
+        return any(reply.has_call and reply.number == rpc.number for reply in waiting)
 
     def _doubt_time(self, rpc: Rpc) -> None:
         """The reply has an earlier time than its call, though a later place: it may be to a call that is missing."""
@@ -594,7 +594,7 @@ class Matching:
     def _contradict(self, unexpected: Rpc) -> None:
         """A reply came to a call that was thought to get none: which reply is whose is undecidable."""
         doubtful = self.unsettled.doubtful
-        for rpc in [one for one in doubtful if (one.xid, one.backward) == (unexpected.xid, unexpected.backward)]:
+        for rpc in [rpc for rpc in doubtful if (rpc.xid, rpc.backward) == (unexpected.xid, unexpected.backward)]:
             rpc.ambiguous = True
             rpc.notes = tuple(note for note in rpc.notes if not note.startswith(MATCHED_AMONG))
             doubtful.remove(rpc)
@@ -616,7 +616,7 @@ class Matching:
         sender, message = reply.sender, reply.message
         if reply.has_call:
             same = self.directions[1 - sender].calls.get(message.header.xid, [])
-            if [(one.number, one.notes) for one in same] == [(reply.number, ())] and self._is_early(same[0], message):
+            if [(rpc.number, rpc.notes) for rpc in same] == [(reply.number, ())] and self._is_early(same[0], message):
                 first = self.directions[1 - sender].replied == message.frame
                 if first and not self.conversation.connection.start_known:
                     self._doubt_match(same[0], BEFORE_CAPTURE)
@@ -691,7 +691,7 @@ def _in_turn(rpc: Rpc, candidates: Sequence[Rpc]) -> None:
     assert rpc.reply is not None
     time = rpc.reply.operation.first_time
     later = [candidate for candidate in candidates if candidate.order > rpc.order]
-    if later and min(one.call.operation.first_time for one in later if one.call) > time and candidates[0] is rpc:
+    if later and min(other.call.operation.first_time for other in later if other.call) > time and candidates[0] is rpc:
         rpc.notes = tuple(note for note in rpc.notes if note != XID_USED_AGAIN)
         later[0].notes = tuple(note for note in later[0].notes if note != XID_IN_USE)
 

@@ -36,7 +36,7 @@ class DecodedMessage(NamedTuple):
             for extent in self.bytes.extents
             if extent.start < end and node.offset < extent.start + extent.length and extent.origin != "round-up"
         )
-        return ", ".join(one for one in origins if one != "inline")
+        return ", ".join(origin for origin in origins if origin != "inline")
 
 
 def decoded_call(rpc: Rpc, max_nodes: int = MAX_NODES) -> DecodedMessage | None:

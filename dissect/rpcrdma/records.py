@@ -43,8 +43,8 @@ def begin_messages(words: Int64s) -> NDArray[np.bool_]:
     accepted = (kind == REPLY) & (second == MSG_ACCEPTED) & (third <= RPCSEC_GSS) & (fourth <= MAX_AUTH)
     accepted &= (fourth > 0) | (fifth < len(ACCEPT_STATUS_NAMES))
     denied = (kind == REPLY) & (second == MSG_DENIED) & (third <= AUTH_ERROR) & (fourth < len(AUTH_STATUS_NAMES))
-    found: NDArray[np.bool_] = call | accepted | denied
-    return found
+    begins: NDArray[np.bool_] = call | accepted | denied
+    return begins
 
 
 def _read(data: Bytes, start: int, end: int, length: int) -> SendEvidence | None:

@@ -125,8 +125,8 @@ class Sends(NamedTuple):
     def place(self, at: int) -> tuple[int, int]:
         """Who sent it, and where in the order of that end."""
         positions = self.runs[int(self.run[at])].positions
-        place = self.rows["psn"][at] if positions is None else positions[self.row[at]]
-        return int(self.sender[at]), int(place)
+        position = self.rows["psn"][at] if positions is None else positions[self.row[at]]
+        return int(self.sender[at]), int(position)
 
     def message(self, at: int) -> Message:
         """The Send as an object."""
@@ -165,7 +165,7 @@ class RowBatch:
         self._call: list[int] = []
         self._reply: list[int] = []
         """The pairs: calls and replies that are rows."""
-        self._noted = {number for one in opened for number in one.numbers}
+        self._noted = {number for open_calls in opened for number in open_calls.numbers}
         self._gone: set[int] = set()
         """Pairs that became objects."""
         self._turn = 0
@@ -201,10 +201,12 @@ class RowBatch:
         own = sends.slots[:count], read.xids[:count], np.arange(count)
         parts.append((sends.places, sends.ranks, code[:count], *own))
         transfers = [(index[connection_number(link)], run) for link, run in runs if isinstance(run, TransferRun)]
-        others = [at for at, (_, _, one) in enumerate(events) if one.kind is not SEND and one.length]
+        others = [at for at, (_, _, operation) in enumerate(events) if operation.kind is not SEND and operation.length]
         moved = [(events[at][0], index[connection_number(events[at][1])], events[at][2]) for at in others]
-        self.transfers = row_transfers(transfers, moved, [one.transfers for one in opened if one.transfers])
-        count = len(self.transfers.rows) - sum([sum(one.carried) for one in opened])
+        self.transfers = row_transfers(
+            transfers, moved, [open_calls.transfers for open_calls in opened if open_calls.transfers]
+        )
+        count = len(self.transfers.rows) - sum([sum(open_calls.carried) for open_calls in opened])
         rows, slots = self.transfers.rows[:count], self.transfers.slot[:count]
         single[others] = False
         rank = rows["rank"].copy()
@@ -225,7 +227,7 @@ class RowBatch:
             # The frame that shows that another connection was silent for long stands for two: wherever batches end.
             if some((place[1:] == place[:-1]) & (owner[1:] != owner[:-1])):
                 order = np.lexsort((columns[1], np.array([*index])[columns[3] >> 1], columns[0]))
-        self._items = [columns[one].take(order).data for one in (2, 3, 4, 5)]
+        self._items = [columns[number].take(order).data for number in (2, 3, 4, 5)]
         self._last_place = int(columns[0][order[-1]]) if len(order) else 0
 
     def _columns(self, sends: Sends) -> None:
@@ -268,11 +270,11 @@ class RowBatch:
     def _reopen_calls(self, sends: Sends, opened: Sequence[OpenCalls]) -> None:
         """The calls that were open before are so now; those that are no rows any more are objects."""
         first, count = sends.fresh, len(sends.rows)
-        self.numbers[first:] = [*chain.from_iterable([one.numbers for one in opened])]
-        self.orders[first:] = [*chain.from_iterable([one.orders for one in opened])]
-        reached = [*chain.from_iterable([one.reached for one in opened])]
+        self.numbers[first:] = [*chain.from_iterable([open_calls.numbers for open_calls in opened])]
+        self.orders[first:] = [*chain.from_iterable([open_calls.orders for open_calls in opened])]
+        reached = [*chain.from_iterable([open_calls.reached for open_calls in opened])]
         np.asarray(self._reached)[self._firsts[first] :] = reached
-        carrying = [*chain.from_iterable([one.carried for one in opened])]
+        carrying = [*chain.from_iterable([open_calls.carried for open_calls in opened])]
         at = len(self.transfers.rows) - sum(carrying)
         for segment, carried in enumerate(carrying, self._firsts[first]):
             if carried:
@@ -280,9 +282,9 @@ class RowBatch:
                 at += carried
         slots = sends.slots[first:].tolist()
         for call, slot, xid in zip(range(first, count), slots, sends.read.xids[first:].tolist(), strict=True):
-            one = self.callers[slot]
-            one.open[xid] = call
-            one.counted += 1
+            caller = self.callers[slot]
+            caller.open[xid] = call
+            caller.counted += 1
             for segment in range(self._firsts[call], self._firsts[call + 1]):
                 self._memory[slot << 32 | self._handles[segment]] = segment
         for call in places(sends.procedures[first:] < 0).tolist():
@@ -293,20 +295,20 @@ class RowBatch:
     def _gap_ranks(self, sends: Sends) -> tuple[Sequence[int], Sequence[int]]:
         """How many gaps in what both ends sent lie before a Send; how many before a reply, or well before a call."""
         gapped = {
-            place: gaps
-            for place, dispatcher in enumerate(self.callers.dispatchers)
+            link_index: gaps
+            for link_index, dispatcher in enumerate(self.callers.dispatchers)
             if any(gaps := dispatcher.conversation.connection.gaps)
         }
         if not gapped:
             return [], []
-        found = np.zeros((2, len(sends.rows)), np.int64)
+        counts = np.zeros((2, len(sends.rows)), np.int64)
         frames = sends.rows["frame"]
-        for place, both in gapped.items():
+        for link_index, both in gapped.items():
             shown = np.sort([gap.frame for gaps in both for gap in gaps])
-            mine = places(sends.link == place)
+            mine = places(sends.link == link_index)
             well = np.where(sends.replies[mine], frames[mine], frames[mine] - REORDERED)
-            found[:, mine] = [shown.searchsorted(one, side="right") for one in (frames[mine], well)]
-        return found[0].data, found[1].data
+            counts[:, mine] = [shown.searchsorted(limits, side="right") for limits in (frames[mine], well)]
+        return counts[0].data, counts[1].data
 
     def happen(self) -> None:
         """Let everything in the batch happen, in order."""
@@ -318,67 +320,69 @@ class RowBatch:
         calls, replies = self._call, self._reply
         number = numbers.last
         for code, slot, key, at in zip(*self._items, strict=True):
-            one = callers[slot]
+            caller = callers[slot]
             if code <= CHUNKED_CALL:
                 if (
-                    (one.ready or self._begins(slot, code, key, at))
-                    and key not in one.open
-                    and not (one.beside and key in one.beside)
+                    (caller.ready or self._begins(slot, code, key, at))
+                    and key not in caller.open
+                    and not (caller.beside and key in caller.beside)
                     and not (
-                        one.careful
+                        caller.careful
                         and (
-                            key in one.calls
-                            or key in one.waiting
-                            or one.short
-                            or one.doubtful is None
-                            or key in one.doubtful
+                            key in caller.calls
+                            or key in caller.waiting
+                            or caller.short
+                            or caller.doubtful is None
+                            or key in caller.doubtful
                         )
-                        and one.refuses(key)
+                        and caller.refuses(key)
                     )
-                    and (not one.shown or key not in one.shown or self._follows(one, slot, code, key, at))
-                    and (code == CALL or key in one.shown or self._offer(one, slot, at))
+                    and (not caller.shown or key not in caller.shown or self._follows(caller, slot, code, key, at))
+                    and (code == CALL or key in caller.shown or self._offer(caller, slot, at))
                 ):
                     number += 1
                     drawn[at] = number
-                    one.called.append(at)
-                    if one.shown and key in one.shown:
-                        reply, drawn[at], _ = one.shown[key]
+                    caller.called.append(at)
+                    if caller.shown and key in caller.shown:
+                        reply, drawn[at], _ = caller.shown[key]
                         number -= 1
-                        if key in one.behind:
+                        if key in caller.behind:
                             continue
-                        del one.shown[key]
-                        one.answered.append(at)
-                        one.last = reply
+                        del caller.shown[key]
+                        caller.answered.append(at)
+                        caller.last = reply
                         calls.append(at)
                         replies.append(reply)
                         continue
-                    one.open[key] = at
-                    if one.log is not None:
-                        one.log.append(at)
+                    caller.open[key] = at
+                    if caller.log is not None:
+                        caller.log.append(at)
                     continue
             elif code <= CHUNKED_REPLY:
                 if (
-                    (call := one.open.get(key)) is not None
-                    and (one.ready or self._begins(slot, code, key, at))
-                    and not (one.gapped and ranks[at] > before[call] and one.comes_again(key, drawn[call], number))
-                    and ((code == REPLY and not chunked[call]) or self._completes(one, slot, call, at))
+                    (call := caller.open.get(key)) is not None
+                    and (caller.ready or self._begins(slot, code, key, at))
+                    and not (
+                        caller.gapped and ranks[at] > before[call] and caller.comes_again(key, drawn[call], number)
+                    )
+                    and ((code == REPLY and not chunked[call]) or self._completes(caller, slot, call, at))
                 ):
-                    del one.open[key]
+                    del caller.open[key]
                     pair = len(calls)
-                    one.answered.append(call)
-                    one.last = at
-                    if one.gapped:
-                        one.used[key] = drawn[call]
+                    caller.answered.append(call)
+                    caller.last = at
+                    if caller.gapped:
+                        caller.used[key] = drawn[call]
                         if ranks[at] > ranks[call]:
-                            one.beside[key] = pair, number
-                    if one.log is not None:
-                        one.log.append(~pair)
+                            caller.beside[key] = pair, number
+                    if caller.log is not None:
+                        caller.log.append(~pair)
                     calls.append(call)
                     replies.append(at)
                     continue
-                if key not in one.open and one.is_early(key) and (code == REPLY or self._shows(one, slot, at)):
+                if key not in caller.open and caller.is_early(key) and (code == REPLY or self._shows(caller, slot, at)):
                     number += 1
-                    one.shown[key] = at, number, self._turn
+                    caller.shown[key] = at, number, self._turn
                     continue
             elif (
                 code == TRANSFER
@@ -391,9 +395,9 @@ class RowBatch:
                 reached[segment] = end
                 carried[segment].append(at)
                 continue
-            elif code == TRANSFER and slot << 32 | key not in memory and self._holds(one, key, at):
+            elif code == TRANSFER and slot << 32 | key not in memory and self._holds(caller, key, at):
                 continue
-            if one.dispatcher.conversation.protocol != "other":
+            if caller.dispatcher.conversation.protocol != "other":
                 numbers.last, numbers.place = number, self._place(code, at)
                 self._otherwise(code, slot, key, at)
                 number = numbers.last
@@ -406,39 +410,41 @@ class RowBatch:
             self._note_elsewhere()
         self._note_credits()
         every = [*callers.values()]
-        for one in every:
-            self._log(one)
+        for caller in every:
+            self._log(caller)
         self._tell(every)
-        for one in every:
-            if one.shown or one.beside or one.direction.calls:
-                self._finish(one)
+        for caller in every:
+            if caller.shown or caller.beside or caller.direction.calls:
+                self._finish(caller)
 
     def left(self, links: Sequence[Link], frames: int = MAX_OPEN) -> dict[int, OpenCalls]:
         """The calls that are open behind the batch, on ``links``, by connection number; but those from before its last
         ``frames`` become objects."""
-        sends, found = self._sends, dict[int, OpenCalls]()
+        sends, open_calls = self._sends, dict[int, OpenCalls]()
         since = self._last_place - frames if frames else LATE
-        for place, link in enumerate(links):
+        for link_index, link in enumerate(links):
             calls, runs = list[int](), list[tuple[SendRun, Int64s]]()
-            for slot in (place << 1, place << 1 | 1):
-                if slot not in self.callers or not (one := self.callers[slot]).open:
+            for slot in (link_index << 1, link_index << 1 | 1):
+                if slot not in self.callers or not (caller := self.callers[slot]).open:
                     continue
-                kept = [call for call in one.open.values() if one.log is None and sends.rows["frame"][call] > since]
-                if len(kept) < len(one.open):
-                    self._make_others(one, slot, {*kept})
+                kept = [
+                    call for call in caller.open.values() if caller.log is None and sends.rows["frame"][call] > since
+                ]
+                if len(kept) < len(caller.open):
+                    self._make_others(caller, slot, {*kept})
                 for run, same in groupby(kept, sends.run.__getitem__):
                     of_run = [*same]
                     runs.append((sends.runs[run], sends.row[of_run]))
                     calls += of_run
             if calls:
-                found[connection_number(link)] = self._left(link, calls, runs)
-        return found
+                open_calls[connection_number(link)] = self._left(link, calls, runs)
+        return open_calls
 
     def _left(self, link: Link, calls: list[int], runs: list[tuple[SendRun, Int64s]]) -> OpenCalls:
         numbers: list[int] = self.numbers[calls].tolist()
         for call, number in zip(calls, numbers, strict=True):
             self._note(number, call)
-        segments = [one for call in calls for one in range(self._firsts[call], self._firsts[call + 1])]
+        segments = [segment for call in calls for segment in range(self._firsts[call], self._firsts[call + 1])]
         carried = [self.carried.get(segment, ()) for segment in segments]
         moved = [*chain.from_iterable(carried)]
         return OpenCalls(
@@ -452,14 +458,14 @@ class RowBatch:
             self.transfers.kept(moved) if moved else None,
         )
 
-    def _make_others(self, one: CallerRows, slot: int, kept: Collection[int]) -> None:
+    def _make_others(self, caller: CallerRows, slot: int, kept: Collection[int]) -> None:
         """Open calls become objects, but for some."""
-        ordered = bool(one.direction.calls)
-        for call in [call for call in one.open.values() if call not in kept]:
+        ordered = bool(caller.direction.calls)
+        for call in [call for call in caller.open.values() if call not in kept]:
             # It may wait for long, and the batch that its bytes are in is large.
-            self._make(one, slot, call).detach()
+            self._make(caller, slot, call).detach()
         if ordered:
-            calls = one.direction.calls
+            calls = caller.direction.calls
             arranged = sorted(calls.items(), key=_first_order)
             calls.clear()
             calls.update(arranged)
@@ -496,11 +502,11 @@ class RowBatch:
 
     # Memory
 
-    def _offer(self, one: CallerRows, slot: int, call: int) -> bool:
+    def _offer(self, caller: CallerRows, slot: int, call: int) -> bool:
         """The call advertises memory; False where any of it is advertised already."""
-        memory, handles, known = self._memory, self._handles, one.matching.known_memory
+        memory, handles, known = self._memory, self._handles, caller.matching.known_memory
         first, behind = self._firsts[call], self._firsts[call + 1]
-        offered = known.segments[one.caller] if known is not None else ()
+        offered = known.segments[caller.caller] if known is not None else ()
         for segment in range(first, behind):
             handle = handles[segment]
             key = slot << 32 | handle
@@ -516,17 +522,21 @@ class RowBatch:
         for segment in range(self._firsts[call], self._firsts[call + 1]):
             del self._memory[slot << 32 | self._handles[segment]]
 
-    def _completes(self, one: CallerRows, slot: int, call: int, reply: int) -> bool:
+    def _completes(self, caller: CallerRows, slot: int, call: int, reply: int) -> bool:
         """A reply returns the memory of the call, and all of it was read and written."""
-        return self._completes_early(one, slot, call, reply) if one.early else self._returns(one, slot, call, reply)
+        return (
+            self._completes_early(caller, slot, call, reply)
+            if caller.early
+            else self._returns(caller, slot, call, reply)
+        )
 
-    def _returns(self, one: CallerRows, slot: int, call: int, reply: int) -> bool:
+    def _returns(self, caller: CallerRows, slot: int, call: int, reply: int) -> bool:
         """The same, where no transfer on it came before the call."""
         firsts, lists, handles, offsets, lengths, reached, returned = self._segments
         first, behind, at, end = firsts[call], firsts[call + 1], firsts[reply], firsts[reply + 1]
         if at < end and (chunks := self._replied[reply]) and chunks != self._replied[call]:
             return False
-        foreign = one.foreign if one.foreign is not None else one.foreign_memory()
+        foreign = caller.foreign if caller.foreign is not None else caller.foreign_memory()
         for segment in range(first, behind):
             handle, offset, kind = handles[segment], offsets[segment], lists[segment]
             moved = reached[segment] - offset
@@ -542,12 +552,12 @@ class RowBatch:
                 at += 1
             elif moved or kind != REPLY_CHUNK:
                 return False
-        if at < end or (one.whole_transfers and not self._is_whole_transfer(call, reply)):
+        if at < end or (caller.whole_transfers and not self._is_whole_transfer(call, reply)):
             return False
         for segment in range(first, behind):
             key = slot << 32 | handles[segment]
             del self._memory[key]
-            if one.log is not None:
+            if caller.log is not None:
                 self._closed[key] = len(self._call)
         return True
 
@@ -591,8 +601,8 @@ class RowBatch:
             self._prepare(slot, key, bool(read.listed[at]) or not read.usual[at])
             operation = self._sends.runs[int(self._sends.run[at])].operation(int(self._sends.row[at]))
         self._take(both, operation)
-        for one in both:
-            one.look()
+        for caller in both:
+            caller.look()
 
     def _take(self, both: Sequence[CallerRows], operation: Operation) -> None:
         """Let an Operation happen, to which replies that were shown are of calls that are not known."""
@@ -600,7 +610,7 @@ class RowBatch:
         if memory is None:
             both[0].dispatcher.take(operation)
             return
-        shown = [self._sends.place(reply) for one in both for reply, _, _ in one.shown.values()]
+        shown = [self._sends.place(reply) for caller in both for reply, _, _ in caller.shown.values()]
         memory.strangers += shown
         both[0].dispatcher.take(operation)
         memory.strangers = [stranger for stranger in memory.strangers if stranger not in shown]
@@ -612,22 +622,22 @@ class RowBatch:
         if chunked or any(self.callers[mine].shown.get(xid, (-1,))[0] in self._shown for mine in ends):
             self._hand_over(slot)
         for mine in ends:
-            one = self.callers[mine]
-            if xid in one.behind:
-                self._settle_behind(one, self._numbers.place)
-            self._tell((one,))
-            if xid in one.open:
-                self._make(one, mine, one.open[xid])
-            if xid in one.beside:
-                self._reopen(one, xid)
-            if xid in one.shown:
-                self._wait(one, xid)
-            every = one.outstanding >= one.room
-            for late in [*one.behind] if every else ():
-                self._wait(one, late)
-            if one.open and (chunked or every):
-                for call in [call for call in one.open.values() if every or self._chunked[call]]:
-                    self._make(one, mine, call)
+            caller = self.callers[mine]
+            if xid in caller.behind:
+                self._settle_behind(caller, self._numbers.place)
+            self._tell((caller,))
+            if xid in caller.open:
+                self._make(caller, mine, caller.open[xid])
+            if xid in caller.beside:
+                self._reopen(caller, xid)
+            if xid in caller.shown:
+                self._wait(caller, xid)
+            every = caller.outstanding >= caller.room
+            for late in [*caller.behind] if every else ():
+                self._wait(caller, late)
+            if caller.open and (chunked or every):
+                for call in [call for call in caller.open.values() if every or self._chunked[call]]:
+                    self._make(caller, mine, call)
 
     def _tell(self, callers: Sequence[CallerRows]) -> None:
         """Let ``Matching`` know what happened in rows."""
@@ -653,15 +663,15 @@ class RowBatch:
                 direction.answered.extend(self._xids, self._drawn, answered)
                 answered.clear()
 
-    def _log(self, one: CallerRows) -> None:
+    def _log(self, caller: CallerRows) -> None:
         """Let the listener know what happened in rows."""
-        if not one.log:
+        if not caller.log:
             return
-        sends, log = self._sends, one.log
+        sends, log = self._sends, caller.log
         at = np.array([entry if entry >= 0 else self._reply[~entry] for entry in log])
         call = np.array([entry if entry >= 0 else self._call[~entry] for entry in log])
         frames, read = sends.rows["frame"], sends.read
-        found = SentRows(
+        sent = SentRows(
             np.array(log) >= 0,
             sends.sender[call],
             self.numbers[call],
@@ -670,16 +680,16 @@ class RowBatch:
             read.xids[at],
             read.credits[at],
             frames[call].astype(np.int64),
-            np.array([self._handles[self._firsts[one]] if self._chunked[one] else -1 for one in at.tolist()]),
+            np.array([self._handles[self._firsts[send]] if self._chunked[send] else -1 for send in at.tolist()]),
         )
         log.clear()
-        assert one.dispatcher.listener is not None
-        one.dispatcher.listener.rows_sent(found)
+        assert caller.dispatcher.listener is not None
+        caller.dispatcher.listener.rows_sent(sent)
 
     def tell_listeners(self, rows: RpcRows | None) -> None:
         """The batch is over: which RPCs ended as rows."""
         parts: dict[int, Rows] = {}
-        listening = [one for one in self.callers.dispatchers if one.listener is not None]
+        listening = [dispatcher for dispatcher in self.callers.dispatchers if dispatcher.listener is not None]
         if rows is not None and listening:
             ordered = rows.rows.take(np.lexsort((rows.rows["number"], rows.rows["connection"])))
             numbers = ordered["connection"]
@@ -694,28 +704,28 @@ class RowBatch:
             else:
                 dispatcher.listener.rows_ended(mine, rows)
 
-    def _make(self, one: CallerRows, slot: int, call: int) -> Message:
+    def _make(self, caller: CallerRows, slot: int, call: int) -> Message:
         """An open call becomes an object."""
         self._hand_over(slot)
-        self._tell((one,))
-        rpc = self._rpc(one, call)
+        self._tell((caller,))
+        rpc = self._rpc(caller, call)
         assert rpc.call is not None
-        del one.open[rpc.xid]
-        one.counted -= 1
-        if one.dispatcher.listener is not None:
-            self._log(one)
-            one.dispatcher.listener.row_made(rpc)
+        del caller.open[rpc.xid]
+        caller.counted -= 1
+        if caller.dispatcher.listener is not None:
+            self._log(caller)
+            caller.dispatcher.listener.row_made(rpc)
         if rpc.chunks:
             self._withdraw(slot, call)
-            one.matching.memory.segments[one.caller].add(rpc)
-        one.direction.calls[rpc.xid] = [rpc]
+            caller.matching.memory.segments[caller.caller].add(rpc)
+        caller.direction.calls[rpc.xid] = [rpc]
         return rpc.call
 
-    def _rpc(self, one: CallerRows, call: int) -> Rpc:
+    def _rpc(self, caller: CallerRows, call: int) -> Rpc:
         """A call as an object."""
         message = self._sends.message(call)
-        conversation, header = one.matching.conversation, message.header
-        rpc = Rpc(self._drawn[call], conversation, one.caller == 1, header.xid, message)
+        conversation, header = caller.matching.conversation, message.header
+        rpc = Rpc(self._drawn[call], conversation, caller.caller == 1, header.xid, message)
         rpc.order = int(self.orders[call])
         self._note(rpc.number, call)
         if header.chunks:
@@ -725,107 +735,107 @@ class RowBatch:
                 use.operations += [self.transfers.operations[at] for at in self.carried.get(segment, ())]
         return rpc
 
-    def _answered(self, one: CallerRows, call: int, reply: int) -> Rpc:
+    def _answered(self, caller: CallerRows, call: int, reply: int) -> Rpc:
         """The object of a pair."""
-        rpc = self._rpc(one, call)
+        rpc = self._rpc(caller, call)
         rpc.reply = self._sends.message(reply)
         note_returned(rpc, rpc.reply.header)
-        if one.dispatcher.listener is not None:
-            self._log(one)
-            one.dispatcher.listener.row_made(rpc)
+        if caller.dispatcher.listener is not None:
+            self._log(caller)
+            caller.dispatcher.listener.row_made(rpc)
         return rpc
 
-    def _follows(self, one: CallerRows, slot: int, code: int, xid: int, call: int) -> bool:
+    def _follows(self, caller: CallerRows, slot: int, code: int, xid: int, call: int) -> bool:
         """Whether a reply that is shown before it answers this call: for sure, or unless there is another."""
-        reply, number, turn = one.shown[xid]
+        reply, number, turn = caller.shown[xid]
         frames, times = self._frames, self._times
-        beside = one.gapped and (self._ranks[reply] > self._ranks[call] or self._before[call] > self._before[reply])
-        if beside or xid in one.behind or frames[reply] < frames[call] - REORDERED:
+        beside = caller.gapped and (self._ranks[reply] > self._ranks[call] or self._before[call] > self._before[reply])
+        if beside or xid in caller.behind or frames[reply] < frames[call] - REORDERED:
             return False
         behind = times[reply] < times[call]
-        if behind and self._was_answered(one, slot, xid):  # It may answer a call with its XID that is missing.
+        if behind and self._was_answered(caller, slot, xid):  # It may answer a call with its XID that is missing.
             return False
         if code == CHUNKED_CALL or reply in self._shown:
-            if not self._offer(one, slot, call):
+            if not self._offer(caller, slot, call):
                 return False
-            if not self._completes_early(one, slot, call, reply, turn):
+            if not self._completes_early(caller, slot, call, reply, turn):
                 self._withdraw(slot, call)
                 return False
         elif behind:
-            if not self._waits_behind(one, call, reply):
+            if not self._waits_behind(caller, call, reply):
                 return False
-            one.behind[xid] = call
+            caller.behind[xid] = call
         self._note(number, reply)
         return True
 
-    def _was_answered(self, one: CallerRows, slot: int, xid: int) -> bool:
+    def _was_answered(self, caller: CallerRows, slot: int, xid: int) -> bool:
         """Whether one of the calls that were answered last had this XID."""
         if self._again is None:
             calls = places(self._sends.procedures >= 0)
             keys = np.sort(self._sends.slots[calls] << 32 | self._sends.read.xids[calls])
             self._again = {*keys[1:][keys[1:] == keys[:-1]].tolist()}
-        if slot << 32 | xid not in self._again and xid not in one.direction.answered:
+        if slot << 32 | xid not in self._again and xid not in caller.direction.answered:
             return False
-        self._tell((one,))
-        return xid in one.direction.answered
+        self._tell((caller,))
+        return xid in caller.direction.answered
 
-    def _waits_behind(self, one: CallerRows, call: int, reply: int) -> bool:
+    def _waits_behind(self, caller: CallerRows, call: int, reply: int) -> bool:
         """Whether a call that is behind its reply by frame and time can wait with it as a row: no other with its XID is
         missing, or from before the capture."""
-        frames, connection = self._frames, one.dispatcher.conversation.connection
-        missing = one.gapped and call_may_be_missing(connection, one.caller, frames[reply], frames[call])
-        return bool(connection.start_known or one.direction.replied) and not missing
+        frames, connection = self._frames, caller.dispatcher.conversation.connection
+        missing = caller.gapped and call_may_be_missing(connection, caller.caller, frames[reply], frames[call])
+        return bool(connection.start_known or caller.direction.replied) and not missing
 
-    def _settle_behind(self, one: CallerRows, place: int) -> None:
+    def _settle_behind(self, caller: CallerRows, place: int) -> None:
         """The capture is at that place: calls behind their replies are theirs where no other came soon enough."""
-        for xid, call in [*one.behind.items()]:
-            reply, number, _ = one.shown[xid]
+        for xid, call in [*caller.behind.items()]:
+            reply, number, _ = caller.shown[xid]
             if place - self._frames[reply] > REORDERED:
-                del one.behind[xid], one.shown[xid]
-                one.answered.append(call)
-                one.last = reply
-                if one.gapped:
-                    one.used[xid] = number
+                del caller.behind[xid], caller.shown[xid]
+                caller.answered.append(call)
+                caller.last = reply
+                if caller.gapped:
+                    caller.used[xid] = number
                 self._call.append(call)
                 self._reply.append(reply)
 
-    def _shows(self, one: CallerRows, slot: int, reply: int) -> bool:
+    def _shows(self, caller: CallerRows, slot: int, reply: int) -> bool:
         """Whether a reply with chunks can wait for its call as a row: nothing else is on the memory that it returns."""
-        if one.gapped or one.dispatcher.conversation.connection.unread_packets[1 - one.caller]:
+        if caller.gapped or caller.dispatcher.conversation.connection.unread_packets[1 - caller.caller]:
             return False
-        known, foreign = one.matching.known_memory, one.foreign_memory()
+        known, foreign = caller.matching.known_memory, caller.foreign_memory()
         for segment in range(self._firsts[reply], self._firsts[reply + 1]):
             handle = self._handles[segment]
             if slot << 32 | handle in self._memory or handle in foreign:
                 return False
-            if known is not None and handle in known.segments[one.caller]:
+            if known is not None and handle in known.segments[caller.caller]:
                 return False
         self._turn += 1
         self._shown.add(reply)
         return True
 
-    def _holds(self, one: CallerRows, handle: int, transfer: int) -> bool:
+    def _holds(self, caller: CallerRows, handle: int, transfer: int) -> bool:
         """Whether a transfer on memory that no call has offered can wait for its call as a row."""
-        known = one.matching.known_memory
-        if not one.ready or one.log is not None or one.gapped or one.held >= MAX_HELD:
+        known = caller.matching.known_memory
+        if not caller.ready or caller.log is not None or caller.gapped or caller.held >= MAX_HELD:
             return False
         if known is not None and (
-            handle in known.segments[one.caller] or len(known.unplaced) > REORDERED - 2 * MAX_HELD
+            handle in known.segments[caller.caller] or len(known.unplaced) > REORDERED - 2 * MAX_HELD
         ):
             return False
-        one.early.setdefault(handle, []).append((self._turn, transfer))
-        one.held += 1
+        caller.early.setdefault(handle, []).append((self._turn, transfer))
+        caller.held += 1
         self._turn += 1
         return True
 
-    def _completes_early(self, one: CallerRows, slot: int, call: int, reply: int, turn: int | None = None) -> bool:
+    def _completes_early(self, caller: CallerRows, slot: int, call: int, reply: int, turn: int | None = None) -> bool:
         """The same, where some may have come before it; ``turn``: of a reply that did, too."""
         moved_by, moved_at, moved, _ = self._moved
         frames = self.transfers.rows["first_frame"]
         segments = [*range(self._firsts[call], self._firsts[call + 1])]
-        early = {at: waiting for at in segments if (waiting := one.early.pop(self._handles[at], None))}
+        early = {at: waiting for at in segments if (waiting := caller.early.pop(self._handles[at], None))}
         transfers = [*chain.from_iterable(early.values())]
-        right = (not early and turn is None) or self._is_own(one, call, reply, turn, transfers)
+        right = (not early and turn is None) or self._is_own(caller, call, reply, turn, transfers)
         ends: dict[int, int] = {}
         for segment, waiting in early.items():
             reached, before = self._reached[segment], 0
@@ -837,19 +847,19 @@ class RowBatch:
         if right:
             for segment, reached in ends.items():
                 self._reached[segment] = reached
-            if self._returns(one, slot, call, reply):
+            if self._returns(caller, slot, call, reply):
                 for segment, waiting in early.items():
                     self.carried[segment] = [at for _, at in waiting]
-                one.held -= len(transfers)
+                caller.held -= len(transfers)
                 return True
         for segment, waiting in early.items():
             if right:
                 self._reached[segment] = self._offsets[segment]
-            one.early[self._handles[segment]] = waiting
+            caller.early[self._handles[segment]] = waiting
         return False
 
     def _is_own(
-        self, one: CallerRows, call: int, reply: int, turn: int | None, transfers: Sequence[tuple[int, int]]
+        self, caller: CallerRows, call: int, reply: int, turn: int | None, transfers: Sequence[tuple[int, int]]
     ) -> bool:
         """Whether what happened before a call on its memory, each with its turn, can be for no other; ``turn``: of a
         reply that did, too."""
@@ -861,14 +871,14 @@ class RowBatch:
         first = min([int(frames[at]) for _, at in transfers], default=UNBOUNDED)
         if frame < min(first, self._frames[reply]) and all(times[at] >= time for _, at in transfers):
             return True  # Only what was sent before it came late.
-        connection, known = one.dispatcher.conversation.connection, one.matching.known_memory
-        if one.gapped or not connection.start_known or connection.unread_packets[1 - one.caller]:
+        connection, known = caller.dispatcher.conversation.connection, caller.matching.known_memory
+        if caller.gapped or not connection.start_known or connection.unread_packets[1 - caller.caller]:
             return False
         reads = [(came, at) for came, at in transfers if self._moved[0][at] == _READ]
         if turn is not None and self._times[reply] < time and not reads and not self._returns_all(call, reply):
             return False
         early = min([came for came, at in reads if times[at] < time], default=until)
-        strangers = [other for other, _, place in one.shown.values() if early < place <= until and other != reply]
+        strangers = [other for other, _, came in caller.shown.values() if early < came <= until and other != reply]
         if early < until and (strangers or (known is not None and known.strangers)):
             return False
         return first >= frame - REORDERED
@@ -883,49 +893,51 @@ class RowBatch:
         if not self._turn:
             return
         both, place = (self.callers[slot & ~1], self.callers[slot | 1]), self._numbers.place
-        for _, transfer in sorted(chain.from_iterable([waiting for one in both for waiting in one.early.values()])):
+        for _, transfer in sorted(
+            chain.from_iterable([waiting for caller in both for waiting in caller.early.values()])
+        ):
             self._numbers.place = self._place(TRANSFER, transfer)
             self._take(both, self.transfers.operations[transfer])
         self._numbers.place = place
-        for one in both:
-            one.early, one.held = {}, 0
-            for xid in [xid for xid, (reply, *_) in one.shown.items() if reply in self._shown]:
-                self._wait(one, xid)
+        for caller in both:
+            caller.early, caller.held = {}, 0
+            for xid in [xid for xid, (reply, *_) in caller.shown.items() if reply in self._shown]:
+                self._wait(caller, xid)
 
-    def _wait(self, one: CallerRows, xid: int) -> None:
+    def _wait(self, caller: CallerRows, xid: int) -> None:
         """A reply that was shown before its call waits for it as an object, or with it for another reply."""
-        self._tell((one,))
-        reply, number, _ = one.shown.pop(xid)
+        self._tell((caller,))
+        reply, number, _ = caller.shown.pop(xid)
         self._note(number, reply)
-        one.matching.wait_early(number, 1 - one.caller, self._sends.message(reply), xid in one.behind)
-        if xid in one.behind:
-            one.open[xid] = call = one.behind.pop(xid)
-            self._make(one, int(self._sends.link[call]) << 1 | one.caller, call)
-        one.look()
+        caller.matching.wait_early(number, 1 - caller.caller, self._sends.message(reply), xid in caller.behind)
+        if xid in caller.behind:
+            caller.open[xid] = call = caller.behind.pop(xid)
+            self._make(caller, int(self._sends.link[call]) << 1 | caller.caller, call)
+        caller.look()
 
-    def _reopen(self, one: CallerRows, xid: int) -> None:
+    def _reopen(self, caller: CallerRows, xid: int) -> None:
         """The RPC of a pair waits for a second reply, if it has not waited enough; or it is doubted."""
-        self._tell((one,))
-        waits = xid in islice(reversed(one.beside), MAX_BESIDE_GAP)
-        pair, latest = one.beside.pop(xid)
+        self._tell((caller,))
+        waits = xid in islice(reversed(caller.beside), MAX_BESIDE_GAP)
+        pair, latest = caller.beside.pop(xid)
         call, reply = self._call[pair], self._reply[pair]
-        again = one.direction.answered.soonest <= SOON + latest - self._drawn[call]
+        again = caller.direction.answered.soonest <= SOON + latest - self._drawn[call]
         if pair in self._gone or not (waits or again):
             return
         self._gone.add(pair)
-        rpc = self._answered(one, call, reply)
+        rpc = self._answered(caller, call, reply)
         rpc.detach()
-        one.matching.note_again(rpc, latest)
-        waiting = one.matching.unsettled.beside_gap
+        caller.matching.note_again(rpc, latest)
+        waiting = caller.matching.unsettled.beside_gap
         waiting.append(rpc)
         waiting.sort(key=_reply_frame)
 
     def end(self, call: int, reply: int) -> None:
         """The RPC of a pair has ended, and is more than a row says."""
-        one = self.callers[int(self._sends.link[call]) << 1 | int(self._sends.sender[call])]
-        rpc = self._answered(one, call, reply)
+        caller = self.callers[int(self._sends.link[call]) << 1 | int(self._sends.sender[call])]
+        rpc = self._answered(caller, call, reply)
         self._numbers.place = rpc.reply_frame
-        one.matching.conclude(rpc)
+        caller.matching.conclude(rpc)
 
     # The end
 
@@ -939,32 +951,32 @@ class RowBatch:
             order = forward[sends.link[forward].argsort(kind="stable")]
             link, credits = sends.link[order], sends.read.credits[order]
             starts = stretches(link)
-            for place, low, high in zip(
+            for link_index, low, high in zip(
                 link[starts].tolist(),
                 np.minimum.reduceat(credits, starts).tolist(),
                 np.maximum.reduceat(credits, starts).tolist(),
                 strict=True,
             ):
-                conversation = self.callers.dispatchers[place].conversation
+                conversation = self.callers.dispatchers[link_index].conversation
                 note = conversation.note_granted if sender else conversation.note_requested
                 note(low)
                 note(high)
 
-    def _finish(self, one: CallerRows) -> None:
+    def _finish(self, caller: CallerRows) -> None:
         """The batch is over."""
-        for xid in [*one.shown]:
-            self._wait(one, xid)
-        for rpc in chain.from_iterable(one.direction.calls.values()):
+        for xid in [*caller.shown]:
+            self._wait(caller, xid)
+        for rpc in chain.from_iterable(caller.direction.calls.values()):
             rpc.own_rows()
-        if one.beside:
+        if caller.beside:
             latest = int(self._sends.rows["time"].max()) - LINGER
-            again = one.direction.answered.soonest < LATE
-            for xid, (pair, _) in [*one.beside.items()][0 if again else -MAX_BESIDE_GAP :]:
+            again = caller.direction.answered.soonest < LATE
+            for xid, (pair, _) in [*caller.beside.items()][0 if again else -MAX_BESIDE_GAP :]:
                 if again or self._times[self._reply[pair]] >= latest:
-                    self._reopen(one, xid)
-            waiting = one.matching.unsettled.beside_gap
+                    self._reopen(caller, xid)
+            waiting = caller.matching.unsettled.beside_gap
             while len(waiting) > MAX_BESIDE_GAP:
-                one.matching.conclude(waiting.pop(0))
+                caller.matching.conclude(waiting.pop(0))
 
     def pairs(self) -> tuple[Int64s, Int64s]:
         """Calls and replies that stayed rows, in the order of replies."""
@@ -978,5 +990,5 @@ def _reply_frame(rpc: Rpc) -> int:
     return rpc.reply_frame
 
 
-def _first_order(one: tuple[int, list[Rpc]]) -> int:
-    return one[1][0].order
+def _first_order(item: tuple[int, list[Rpc]]) -> int:
+    return item[1][0].order

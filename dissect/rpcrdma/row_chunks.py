@@ -64,26 +64,30 @@ def row_transfers(
     single["place"], single["offset"] = where, -1
     for name in ("kind", "handle", "length", "address", "first_frame", "first_time", "last_time"):
         single[name] = np.fromiter(map(attrgetter(name), objects), single.dtype[name], count)
-    rows = joined([*(run.rows for _, run in runs), single, *(one.rows for one in earlier)])
-    whole = np.concatenate([np.ones(behind + count, np.bool_), *(one.whole for one in earlier)])
-    retransmissions = np.concatenate([np.zeros(behind + count, np.int64), *(one.retransmissions for one in earlier)])
+    rows = joined([*(run.rows for _, run in runs), single, *(part.rows for part in earlier)])
+    whole = np.concatenate([np.ones(behind + count, np.bool_), *(part.whole for part in earlier)])
+    retransmissions = np.concatenate([np.zeros(behind + count, np.int64), *(part.retransmissions for part in earlier)])
     firsts = np.cumsum([0, *counts])
     made = [*enumerate(objects, behind)]
     for (_, run), first in zip(runs, firsts.tolist(), strict=False):
-        made += [(first + row, one) for row, one in run.made.items() if row < len(run)]
+        made += [(first + row, operation) for row, operation in run.made.items() if row < len(run)]
     number = np.append(np.repeat(np.arange(len(runs)), counts), np.full(count, -1))
     row = np.arange(behind + count) - firsts[number]
     operations = TransferOperations([run for _, run in runs], objects, number, row)
     for part in earlier:
-        made += [(len(operations) + at, one) for at, one in part.operations.made()]
+        made += [(len(operations) + at, operation) for at, operation in part.operations.made()]
         operations = operations.with_others(part.operations)
-    for at, one in made:
-        whole[at], retransmissions[at], rows["last_time"][at] = _is_whole(one), one.retransmissions, one.last_time
+    for at, operation in made:
+        whole[at], retransmissions[at], rows["last_time"][at] = (
+            _is_whole(operation),
+            operation.retransmissions,
+            operation.last_time,
+        )
     slots = np.concatenate(
         [
             np.repeat(np.array([index << 1 | 1 - run.sender for index, run in runs], np.int64), counts),
-            np.array([index << 1 | 1 - one.initiator for _, index, one in events], np.int64),
-            *(one.slot for one in earlier),
+            np.array([index << 1 | 1 - operation.initiator for _, index, operation in events], np.int64),
+            *(part.slot for part in earlier),
         ]
     )
     return RowTransfers(operations, rows, slots, retransmissions, whole)
@@ -123,7 +127,7 @@ class RowChunks:
         self._segments = read.segments.take(index)
         self._rpc = np.repeat(np.arange(len(call)), np.diff(self._firsts))
         self._returned = returned[index]
-        parts = [carried.get(one, ()) for one in index.tolist()]
+        parts = [carried.get(segment, ()) for segment in index.tolist()]
         counts = np.array([len(part) for part in parts], np.int64)
         self._used = np.append(0, np.cumsum(counts))
         self._order = np.fromiter(chain.from_iterable(parts), np.int64, int(self._used[-1]))
@@ -214,15 +218,15 @@ class RowChunks:
             start, end = at + int(self._read.header[reply]), at + int(self._packets["captured"][reply])
             length, service = int(returned[rpc]), int(self._read.service[self._call[rpc]])
             gss = GssCredential(1, RPCSEC_GSS_DATA, 0, service) if service else None
-            found = (
+            result = (
                 binding.reply_items(program, version, procedure, view[start:end], 0, end - start, (length,), gss)
                 if binding.has_binding(program, version)
                 else None
             )
             self.right[rpc] = (
-                found is not None
-                and not found.problem
-                and [item.count for item in found.items if item.reduced and item.chunk == 0] == [length]
+                result is not None
+                and not result.problem
+                and [item.count for item in result.items if item.reduced and item.chunk == 0] == [length]
             )
 
     def _times(self, moved: Rows) -> tuple[Int64s, Int64s]:
@@ -251,5 +255,5 @@ def _result(xid: int, operation: Operation) -> int | None:
     data, start, end = operation.payload.first()
     if end - start < _REPLY_BYTES:
         return None
-    found, *words, result = _REPLY(data, start)
-    return result if found == xid and words == [REPLY, MSG_ACCEPTED, 0, 0, 0] else None
+    reply_xid, *words, result = _REPLY(data, start)
+    return result if reply_xid == xid and words == [REPLY, MSG_ACCEPTED, 0, 0, 0] else None

@@ -267,11 +267,11 @@ class _RowFields:
         self,
         reader: FieldReader,
         table: RpcTable,
-        found: dict[str, NDArray[np.object_]],
+        columns: dict[str, NDArray[np.object_]],
         objects: NDArray[np.bool_] | None,
         wanted: frozenset[str],
     ) -> None:
-        self.reader, self.table, self.found, self.objects, self.wanted = reader, table, found, objects, wanted
+        self.reader, self.table, self.found, self.objects, self.wanted = reader, table, columns, objects, wanted
         self.data = table.data
         self.rows = table.only_rows
         self.places = table.row_places

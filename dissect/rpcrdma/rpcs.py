@@ -410,8 +410,8 @@ class Rpc:
     @property
     def data_operations(self) -> list[Operation]:
         """All that carried it, each once: its Sends, and the Reads and Writes of its chunks."""
-        found = [message.operation for message in (self.call, self.reply) if message]
+        operations = [message.operation for message in (self.call, self.reply) if message]
         if self.chunks:
             transfers = {id(op): op for chunk in self.chunks for use in chunk.segments for op in use.operations}
-            found += transfers.values()
-        return found
+            operations += transfers.values()
+        return operations

@@ -178,12 +178,12 @@ def _words_at(data: Bytes, at: Int64s, count: int) -> Int64s:
     near = at > len(data) - width
     if not near.any():
         return big_endian_words(gathered(data, width, at))
-    found = np.zeros((len(at), count), np.int64)
-    found[~near] = big_endian_words(gathered(data, width, at[~near]))
+    words = np.zeros((len(at), count), np.int64)
+    words[~near] = big_endian_words(gathered(data, width, at[~near]))
     for row in near.nonzero()[0].tolist():
         there = bytes(data[int(at[row]) : int(at[row]) + width])
-        found[row] = np.frombuffer(there.ljust(width, b"\0"), ">u4")
-    return found
+        words[row] = np.frombuffer(there.ljust(width, b"\0"), ">u4")
+    return words
 
 
 class CallNames:
@@ -218,10 +218,10 @@ class CallNames:
             if name not in ("COMPOUND", "CB_COMPOUND"):
                 continue
             mine = ((which == kind) & ~sealed).nonzero()[0]
-            found = compound_calls(
+            columns = compound_calls(
                 data, sends.arguments[calls[mine]], ends[mine], self._sequences, name == "CB_COMPOUND", reduced[mine]
             )
-            walked[mine], minor[mine], sequence[mine] = found
+            walked[mine], minor[mine], sequence[mine] = columns
         first, each = distinct(which, minor, sequence)
         indices = [
             self._procedure((*kinds[kind], one, two))
@@ -232,14 +232,14 @@ class CallNames:
         return np.where(walked, np.array(indices, np.int64)[each], -1)
 
     def _procedure(self, key: tuple[int, ...]) -> int:
-        found = self._procedures.get(key)
-        if found is None:
+        index = self._procedures.get(key)
+        if index is None:
             program, version, procedure, minor, sequence = key
             name = procedure_name(program, version, procedure)
             operations = nfs4.operation_names(self._sequences.sequences[sequence], name == "CB_COMPOUND")
             names = ProcedureNames(program, version, None if minor < 0 else minor, procedure, operations, name)
-            found = self._procedures[key] = self.names.procedure(names)
-        return found
+            index = self._procedures[key] = self.names.procedure(names)
+        return index
 
     def statuses(self, procedures: Int64s, results: Int64s) -> Int64s:
         """The index into ``names.statuses``; -1 where the reply is unusual.
@@ -257,13 +257,13 @@ class CallNames:
         names = self.names.procedures[procedure]
         assert names.program is not None and names.version is not None and names.procedure is not None
         key = names.program, names.version, names.procedure, word
-        found = self._statuses.get(key)
-        if found is None:
+        index = self._statuses.get(key)
+        if index is None:
             if names.program == NLM:
-                found = -1  # The status stands behind a cookie.
+                index = -1  # The status stands behind a cookie.
             else:
                 body = pack(">I", word) if word >= 0 else b""
                 status = reply_status(*key[:3], body, 0, len(body))
-                found = self.names.status(*(status or ("OK", False)))
-            self._statuses[key] = found
-        return found
+                index = self.names.status(*(status or ("OK", False)))
+            self._statuses[key] = index
+        return index

@@ -103,7 +103,7 @@ def _returns_handles(rpc: Rpc, reply: Message) -> bool:
     pairs = [*zip(asked.writes, answered.writes, strict=True)]
     if asked.reply is not None and answered.reply is not None:
         pairs.append((asked.reply, answered.reply))
-    return all(_places(one) == _places(other) for one, other in pairs)
+    return all(_places(chunk) == _places(other) for chunk, other in pairs)
 
 
 def returns_own_memory(rpc: Rpc) -> bool:
