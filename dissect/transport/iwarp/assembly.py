@@ -194,7 +194,7 @@ def plain_runs(
     sends &= chosen & (columns["packets"] == 1) & (columns["high"] - columns["low"] == 1) & (columns["place"] == 0)
     sends &= (columns["first_frame"] == order) & (columns["last_frame"] == order)
     writes &= chosen & (columns["last_frame"] == order)
-    found: list[tuple[Run, Rows]] = []
+    runs: list[tuple[Run, Rows]] = []
     if len(where := places(sends)):
         rows = np.zeros(len(where), PACKET)
         rows["frame"], rows["time"] = order[where], columns["last_time"][where]
@@ -204,14 +204,14 @@ def plain_runs(
         rows["opcode"] = np.where(invalidating, SEND_ONLY_INVALIDATE, SEND_ONLY)
         rows["immediate"] = np.where(invalidating, fpdus.rows["stag"][columns["first"][where]], 0)
         rows["headers"] = 1
-        found.append((SendRun(data, rows, sender, columns["start"][where]), sends))
+        runs.append((SendRun(data, rows, sender, columns["start"][where]), sends))
     if len(where := places(writes)):
         transfers = np.zeros(len(where), TRANSFER)
         transfers["kind"] = operations.WRITE
         for name, column in _OF_WRITES.items():
             transfers[name] = columns[column][where]
-        found.append((TransferRun(data, fpdus.pieces, None, transfers, sender), writes))
-    return found
+        runs.append((TransferRun(data, fpdus.pieces, None, transfers, sender), writes))
+    return runs
 
 
 def payload_runs(fpdus: Fpdus, fragment: Fragment) -> Runs:
@@ -373,11 +373,11 @@ class OutstandingReads:
             self.delay.add(np.array([max(0, fragment.first_time - operation.first_time)]))
         at = fragment.place - read.sink_to
         for shift, data, rows in runs:
-            place = at + shift
-            end = place + int(rows["length"].sum())
-            if read.seen.add(place, end) == [(place, end)]:
-                operation.payload.runs.append((place, data, rows))
-                operation.payload.seen += end - place
+            start = at + shift
+            end = start + int(rows["length"].sum())
+            if read.seen.add(start, end) == [(start, end)]:
+                operation.payload.runs.append((start, data, rows))
+                operation.payload.seen += end - start
         operation.payload.truncated |= fragment.truncated
         read.reached = at + fragment.length
         operation.packets += fragment.packets

@@ -185,8 +185,8 @@ class FpduHeaders:
             return {}
         names = ("sinkstag", "sinkto", "rdmardsz", "srcstag", "srcto")
         columns = self.read_columns(index, *names)
-        found = zip(*(columns[name].tolist() for name in names), strict=True)
-        return dict(zip(index.tolist(), map(ReadRequest._make, found), strict=True))
+        values = zip(*(columns[name].tolist() for name in names), strict=True)
+        return dict(zip(index.tolist(), map(ReadRequest._make, values), strict=True))
 
 
 def decode_headers(window: Window, starts: Int64s, lengths: Int64s) -> FpduHeaders:
@@ -234,10 +234,10 @@ def fpdu_rows(headers: FpduHeaders, window: Window, order: int) -> Rows:
 def placed(rows: Rows, window: Window, starts: Int64s, ends: Int64s, order: int) -> None:
     """Say in FPDU rows which frames carried them, when, and what they acknowledge; ``order``: of the one before."""
     if (single := window.single(starts, ends)) is not None:
-        found = window.rows[single]
+        carrying = window.rows[single]
         for name in "frame", "time":
-            rows[f"first_{name}"] = rows[f"last_{name}"] = found[name]
-        rows["order"], rows["ack"] = np.maximum(window.last_frames[single], order), found["ack"]
+            rows[f"first_{name}"] = rows[f"last_{name}"] = carrying[name]
+        rows["order"], rows["ack"] = np.maximum(window.last_frames[single], order), carrying["ack"]
         return
     first = np.minimum(window.end.searchsorted(starts, side="right"), len(window.at) - 1)
     final = np.maximum(window.at.searchsorted(ends, side="left") - 1, first)
@@ -394,10 +394,10 @@ class Search:
             if verdict == MAYBE and maybe is None:
                 maybe = candidate
             if (verdict == NO or final) and markers_unknown and broken is not None:
-                found = self._with_markers(candidate, broken, final)
-                if found is not None and found.confirmed:
-                    return found
-                maybe = candidate if found is not None and maybe is None else maybe
+                marked = self._with_markers(candidate, broken, final)
+                if marked is not None and marked.confirmed:
+                    return marked
+                maybe = candidate if marked is not None and maybe is None else maybe
         return Found(self.window.limit if maybe is None else maybe, False)
 
     def _candidates(self, at: int) -> Iterator[int]:
@@ -532,12 +532,12 @@ class Search:
         """
         head = self.window.read(at, MARKER_INTERVAL + MARKER_BYTES)
         words = np.frombuffer(head[: len(head) & ~3], ">u4")
-        found = [at + 4 * index for index in np.flatnonzero(words == 4 * np.arange(len(words))).tolist() if index]
+        candidates = [at + 4 * index for index in np.flatnonzero(words == 4 * np.arange(len(words))).tolist() if index]
         end = at + fpdu_bytes(head[0] << 8 | head[1])
         for marker in (end, at - MARKER_BYTES):
             if self.window.read(marker, MARKER_BYTES) == bytes(MARKER_BYTES):
-                found.append(marker)
-        return found[:MAX_MARKERS]
+                candidates.append(marker)
+        return candidates[:MAX_MARKERS]
 
     def _pointers_fit(self, bare: Window, at: int, grid: MarkerGrid) -> int:
         """How many markers point at the FPDUs they stand in; -1 where one points elsewhere."""
@@ -643,8 +643,8 @@ class Doubt:
 
 def wraps(offset: Rows, length: Rows) -> Rows:
     """Which stretches of memory pass the end of the address space (RFC 5041, 4.2)."""
-    found: Rows = np.maximum(length.astype(np.int64), 1).astype(np.uint64) - np.uint64(1) > ~offset.astype(np.uint64)
-    return found
+    wrapping: Rows = np.maximum(length.astype(np.int64), 1).astype(np.uint64) - np.uint64(1) > ~offset.astype(np.uint64)
+    return wrapping
 
 
 def torn(window: Window, end: int) -> bool:
@@ -774,9 +774,9 @@ class FpduChecks:
         self.faults += [(left, right, why) for left, right in zip(first, stop, strict=True)]
 
 
-def verify(pending: PendingBytes, place: int, ulpdu_length: int) -> bool | None:
+def verify(pending: PendingBytes, start: int, ulpdu_length: int) -> bool | None:
     """Whether an FPDU has the right CRC; None where it was not captured whole."""
-    fpdu = pending.read_fpdu(place, ulpdu_length)
+    fpdu = pending.read_fpdu(start, ulpdu_length)
     return None if fpdu is None else fpdus.verify_crc(fpdu)
 
 

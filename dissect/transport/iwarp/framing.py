@@ -46,8 +46,8 @@ class MPAFrame:
     @property
     def rpcrdma(self) -> PrivateData | None:
         """The RFC 8797 message in the private data."""
-        found = find_private_data(self.private_data)
-        return found[0] if found else None
+        messages = find_private_data(self.private_data)
+        return messages[0] if messages else None
 
 
 def is_mpa(head: bytes) -> bool:
@@ -177,8 +177,8 @@ class Framing:
     @staticmethod
     def lengths(data: Bytes, at: Int64s) -> Int64s:
         """What these bytes say at places of ``data``: lengths of ULPDUs."""
-        found: Int64s = data[at].astype(np.int64) << 8 | data[at + 1]
-        return found
+        ulpdu_lengths: Int64s = data[at].astype(np.int64) << 8 | data[at + 1]
+        return ulpdu_lengths
 
     @staticmethod
     def extent(length: Places) -> Places:
@@ -219,11 +219,11 @@ class Framing:
         self.awaiting = False
         self.at = start
         self.shown = int(window.rows["frame"][: window.index(start + max(length, HEADER) - 1) + 1].max())
-        found = mpa_frame(window.read(start, length))
-        if found is None:
+        mpa = mpa_frame(window.read(start, length))
+        if mpa is None:
             return False
         frame, time = int(window.rows["frame"][0]), int(window.rows["time"][0])
-        self.startup = Startup(found, start, start + length, frame, time, self.shown)
+        self.startup = Startup(mpa, start, start + length, frame, time, self.shown)
         self.begin(start + length)
         self.order = max(self.order, frame)
         self.pending.forget(self.at)
@@ -270,10 +270,10 @@ class Framing:
             return []
         if self.at is None:
             self.at = window.starts[0]
-        found: list[Fpdus] = []
+        decoded: list[Fpdus] = []
         while (starts := self._next_fpdus(final)) is not None:
             if len(starts[0]):
-                found.append(self._decode(*starts))
+                decoded.append(self._decode(*starts))
             window = self.pending.window
             if self.synchronised:
                 if len(starts[0]) < self._together:
@@ -284,7 +284,7 @@ class Framing:
                 self.checks.doubt.contradict()
         self._aligned_in = None
         self.pending.forget(self.at)
-        return [one for one in found if len(one)]
+        return [fpdus for fpdus in decoded if len(fpdus)]
 
     def _next_fpdus(self, final: bool) -> tuple[Int64s, Int64s] | None:
         """Places and ULPDU lengths of the FPDUs from ``at`` on, behind gaps too; None where none begins any more."""
@@ -455,21 +455,21 @@ class Framing:
         known = self.startup is not None or self.count + count > 0
         pending, window = self.pending, self.pending.window
         crc = self.checks.crc
-        search = Search(window, self.base, crc, self.evidence, known, lambda *one: verify(pending, *one))
-        found = search.find(self.at, self.markers is None, self.expected, final)
-        if found.confirmed and not final:
-            found = self._first_found(window, known) or found
-        self.at = found.at
-        if not found.confirmed:
+        search = Search(window, self.base, crc, self.evidence, known, lambda *fpdu: verify(pending, *fpdu))
+        boundary = search.find(self.at, self.markers is None, self.expected, final)
+        if boundary.confirmed and not final:
+            boundary = self._first_found(window, known) or boundary
+        self.at = boundary.at
+        if not boundary.confirmed:
             if final or window.limit - self.at > MAX_PENDING:
                 self.at = window.limit
             return False
         if self.markers is None:
-            self.markers = found.grid is not None
+            self.markers = boundary.grid is not None
             self.inferred = True
-            if found.grid is not None:
-                self.base = found.grid.base
-                pending.set_grid(found.grid)
+            if boundary.grid is not None:
+                self.base = boundary.grid.base
+                pending.set_grid(boundary.grid)
         if self.base is None:
             self.base = self.at
         self.synchronised = True
@@ -486,7 +486,7 @@ class Framing:
         def search(end: int) -> Found:
             part = Window(window.rows[begin:end], window.datas)
             return Search(
-                part, self.base, self.checks.crc, self.evidence, known, lambda *one: verify(pending, *one)
+                part, self.base, self.checks.crc, self.evidence, known, lambda *fpdu: verify(pending, *fpdu)
             ).find(at, self.markers is None, self.expected, final=False)
 
         end, size = first, 1

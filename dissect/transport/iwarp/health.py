@@ -173,10 +173,10 @@ class AckWaits:
 
 def delayed(waits: Int64s) -> NDArray[np.bool_]:
     """Which of these nanoseconds an acknowledgement may have been delayed for."""
-    found = np.zeros(len(waits), np.bool_)
+    fitting = np.zeros(len(waits), np.bool_)
     for low, high in DELAYS:
-        found |= (waits >= low) & (waits <= high)
-    return found
+        fitting |= (waits >= low) & (waits <= high)
+    return fitting
 
 
 def kinds_of(rows: Rows, forward: NDArray[np.bool_]) -> Int64s:
@@ -388,12 +388,12 @@ class IwarpHealth:
 
     def _carrying(self, direction: int, at: int) -> list[_Sent]:
         """What retransmitted bytes from a position on may belong to, in the order of the stream."""
-        found = [one for one in self._recent[direction] if one.stop > at]
+        carrying = [sent for sent in self._recent[direction] if sent.stop > at]
         for tail, starts, stops in self._runs[direction]:
             rows = places(stops > at)
             parts = zip(starts[rows].tolist(), stops[rows].tolist(), (rows + tail.first).tolist(), strict=True)
-            found += [_Sent(start, stop, tail, row) for start, stop, row in parts]
-        return sorted(found, key=_start)
+            carrying += [_Sent(start, stop, tail, row) for start, stop, row in parts]
+        return sorted(carrying, key=_start)
 
     def settle(self, final: bool) -> None:
         """Charge retransmitted bytes to the Operations they belong to, once those were reassembled."""
@@ -407,22 +407,22 @@ class IwarpHealth:
                 continue
             pending.extend(fresh)
             fresh.clear()
-            recent = self._carrying(direction, min(one.start for one in pending))
+            recent = self._carrying(direction, min(stretch.start for stretch in pending))
             for _ in range(len(pending)):
-                one = pending.popleft()
-                if not final and (not recent or recent[-1].stop < one.stop):
-                    pending.append(one)
+                stretch = pending.popleft()
+                if not final and (not recent or recent[-1].stop < stretch.stop):
+                    pending.append(stretch)
                     continue
-                low = bisect_right(recent, one.start, key=_stop)
-                high = bisect_left(recent, one.stop, lo=low, key=_start)
+                low = bisect_right(recent, stretch.start, key=_stop)
+                high = bisect_left(recent, stretch.stop, lo=low, key=_start)
                 for operation in dict.fromkeys(sent.charged() for sent in recent[low:high]):
                     if operation is None:
                         continue
                     operation.retransmissions += 1
-                    operation.last_sent = max(operation.last_sent, one.time)
+                    operation.last_sent = max(operation.last_sent, stretch.time)
                     if not self.directions[direction].framing.checks.crc:
                         # Where CRCs are in use, other bytes have a wrong one, and end the connection.
-                        operation.contradict(one.contradicted)
+                        operation.contradict(stretch.contradicted)
 
     # Results
 
@@ -505,7 +505,8 @@ class IwarpHealth:
             ack_delay=answers.delay.distribution(),
             read_delay=other.reads.delay.distribution(),
             fatal_naks=tuple(
-                NegativeAcknowledgement(one.frame, one.time, 0, str(one)) for one in self.terminates[sender]
+                NegativeAcknowledgement(terminate.frame, terminate.time, 0, str(terminate))
+                for terminate in self.terminates[sender]
             ),
             ecn_marked=self.marked[number],
             reads_outstanding=direction.reads.max_open,
@@ -528,5 +529,5 @@ class IwarpHealth:
         )
 
 
-def _moment(one: Retransmission) -> int:
-    return one.retransmission_time or 0
+def _moment(retransmission: Retransmission) -> int:
+    return retransmission.retransmission_time or 0

@@ -225,7 +225,9 @@ class IwarpObserver:
                 if tcp is not None:
                     tcp.lifetime.until = since[0]
                     # What was not complete before is known to be so now.
-                    events += [(max(place, since[0]), one, operation) for place, one, operation in self._finish(key)]
+                    events += [
+                        (max(frame, since[0]), ended, operation) for frame, ended, operation in self._finish(key)
+                    ]
                     tcp = None
                 self._remember(key, _Undecided(0, direction, TCP_SEQUENCE.wrap(seq + 1), since))
         if key in self.trials and (group.records or (group.starts_up and self._starts_up(key, segments, members) == 0)):
@@ -264,13 +266,13 @@ class IwarpObserver:
         if not waiting:
             return []
         events, before = list[Event](), self._place
-        fed = [one for _, one in waiting.values()]
+        fed = [portion for _, portion in waiting.values()]
         made: list[list[Run] | None] = [None if runs is None else [] for _ in fed]
         delivered = feed_together(segments.data, segments.rows, segments.forward, fed, made)
-        for (key, (place, (tcp, _))), operations, mine in zip(waiting.items(), delivered, made, strict=True):
+        for (key, (frame, (tcp, _))), operations, mine in zip(waiting.items(), delivered, made, strict=True):
             if runs is not None and mine:
                 runs += [(tcp, run) for run in mine]
-            self._place = place
+            self._place = frame
             events += self._register(key, tcp, operations)
         self._place = before
         return events
@@ -365,8 +367,8 @@ class IwarpObserver:
             return None
         rows = take(segments.rows, members)
         answers = (segments.forward[members] == (active == 1)) & (rows["flags"] & (RST | ACK) == RST | ACK)
-        found = members[answers & (rows["seq"] == 0) & (rows["ack"] == undecided.first)]
-        return int(found[0]) if len(found) else None
+        resets = members[answers & (rows["seq"] == 0) & (rows["ack"] == undecided.first)]
+        return int(resets[0]) if len(resets) else None
 
     def _open_connection(self, key: Key, records: RecordReader | None = None) -> TcpConnection:
         first, second = (self.addresses.name(end >> 16 & 0xFFFFFFFF) for end in key)
@@ -417,12 +419,12 @@ class IwarpObserver:
 
     def number(self) -> None:
         """Number the connections that were found, in the order in which they began to be iWARP."""
-        found, self._found = self._found, {}
-        for tcp, place in found.items():
+        unnumbered, self._found = self._found, {}
+        for tcp, frame in unnumbered.items():
             if tcp.connection is not None:
-                self.registry.add((place, BY_TCP, place), tcp.connection)
+                self.registry.add((frame, BY_TCP, frame), tcp.connection)
         self.registry.settle()
-        self.connections |= {tcp.connection.number: tcp for tcp in found if tcp.connection is not None}
+        self.connections |= {tcp.connection.number: tcp for tcp in unnumbered if tcp.connection is not None}
 
     def _finish(self, key: Key) -> list[Event]:
         tcp = self.open.pop(key)
@@ -532,12 +534,13 @@ class _Segments:
         edges = np.flatnonzero((low[1:] != low[:-1]) | (high[1:] != high[:-1])) + 1
         starts = np.concatenate(([0], edges))
         marks = (
-            np.logical_or.reduceat(one[order], starts).tolist() for one in (self.startup, self.opening, self.record)
+            np.logical_or.reduceat(column[order], starts).tolist()
+            for column in (self.startup, self.opening, self.record)
         )
         keys = zip(low[starts].tolist(), high[starts].tolist(), strict=True)
-        groups = [_Group(*one) for one in zip(np.split(order, edges), keys, *marks, strict=True)]
+        groups = [_Group(*fields) for fields in zip(np.split(order, edges), keys, *marks, strict=True)]
         parts = [(group, part) for group in groups for part in self._by_syn(group) if len(part)]
-        return sorted(parts, key=lambda one: int(one[1][0]))
+        return sorted(parts, key=lambda portion: int(portion[1][0]))
 
     def _by_syn(self, group: _Group) -> list[Int64s]:
         if not group.opens:
@@ -550,8 +553,8 @@ class _Segments:
         for at in np.flatnonzero(self.startup[members]).tolist():
             if start is not None and start <= at:
                 break
-            place = int(self.rows["payload"][members[at]])
-            head = self.data[place : place + 16].tobytes()
+            offset = int(self.rows["payload"][members[at]])
+            head = self.data[offset : offset + 16].tobytes()
             if is_mpa(head):
                 return int(at), head == REQUEST_KEY
         return None if start is None else (start, True)

@@ -76,9 +76,9 @@ def sent_in(
     ends = 2 * owners + ~forward[members]
     order = ends.argsort(kind="stable")
     every = _BySender(take(rows, members[order]), QueueSections(ends[order], len(directions)))
-    for place, direction in enumerate(directions):
+    for sender, direction in enumerate(directions):
         if isinstance(direction.framing, DatagramFraming):
-            direction.framing.place(data, every.of(place))
+            direction.framing.place(data, every.of(sender))
     _note_waits(portions, rows, forward, owners, members)
     _note_restarts(portions, rows, forward, every)
     _note_marks(portions, every)
@@ -87,16 +87,16 @@ def sent_in(
     answers = every.which(every.rows["flags"] & (ACK | RST) == ACK)
     early, before = _answered_early(directions, carrying, answers), [direction.acked for direction in directions]
     _acknowledge(directions, answers)
-    begins = np.array([_begins(one, every.of(place)) for place, one in enumerate(directions)])
+    begins = np.array([_begins(direction, every.of(sender)) for sender, direction in enumerate(directions)])
     telling = answers.rows["frame"] > begins[answers.sections.owners ^ 1]
     back = answers.which((answers.rows["flags"] & SYN == 0) & telling)
     _match(portions, carrying.which(carrying.rows["flags"] & RST == 0), back)
     _note_answers(data, directions, carrying, back)
-    found = [
-        Sent(whole.of(place), answers.of(place ^ 1), before[place], early.get(place))
-        for place in range(len(directions))
+    sent = [
+        Sent(whole.of(sender), answers.of(sender ^ 1), before[sender], early.get(sender))
+        for sender in range(len(directions))
     ]
-    return [*zip(found[::2], found[1::2], strict=True)]
+    return [*zip(sent[::2], sent[1::2], strict=True)]
 
 
 def _note_waits(
@@ -106,9 +106,9 @@ def _note_waits(
     times, kinds = rows["time"][members], kinds_of(rows, forward)[members]
     pausing = {*owners[1:][delayed(np.diff(times)) & (owners[1:] == owners[:-1])].tolist()}
     at = 0
-    for place, portion in enumerate(portions):
+    for owner, portion in enumerate(portions):
         mine = slice(at, at + len(portion.members))
-        portion.health.waits.feed(times[mine], kinds[mine], place in pausing)
+        portion.health.waits.feed(times[mine], kinds[mine], owner in pausing)
         at = mine.stop
 
 
@@ -117,8 +117,8 @@ def _note_restarts(portions: Sequence[Portion], rows: Rows, forward: NDArray[np.
     times, sections = every.rows["time"][carrying], every.sections.part(carrying)
     idle = {*sections.owners[1:][(np.diff(times) >= IDLE) & sections.goes_on].tolist()}
     firsts, lasts = sections.ends(times)
-    for place, portion in enumerate(portions):
-        restarts, ends = portion.health.restarts, (2 * place, 2 * place + 1)
+    for index, portion in enumerate(portions):
+        restarts, ends = portion.health.restarts, (2 * index, 2 * index + 1)
         sends = [sections[end][0] < sections[end][1] for end in ends]
         if any(
             end in idle or not restarts.quiet(number, firsts[end] if sends[number] else None)
@@ -134,11 +134,11 @@ def _note_restarts(portions: Sequence[Portion], rows: Rows, forward: NDArray[np.
 def _note_marks(portions: Sequence[Portion], every: _BySender) -> None:
     """When either end sent last, and how many of its segments a switch marked."""
     latest, marks = every.sections.largest(every.rows["time"]), every.sections.sums(every.rows["congested"])
-    for place, portion in enumerate(portions):
+    for index, portion in enumerate(portions):
         health = portion.health
         for number in (0, 1):
-            health.seen[number] = max(health.seen[number], latest[2 * place + number])
-            health.marked[number] += marks[2 * place + number]
+            health.seen[number] = max(health.seen[number], latest[2 * index + number])
+            health.marked[number] += marks[2 * index + number]
 
 
 def _undamaged(directions: Sequence[IwarpDirection], every: _BySender) -> _BySender:
@@ -146,9 +146,9 @@ def _undamaged(directions: Sequence[IwarpDirection], every: _BySender) -> _BySen
     verdicts = every.rows["verdict"]
     wrong, rights = verdicts == WRONG, every.sections.sums(verdicts == RIGHT)
     damaged = {*every.sections.owners[wrong].tolist()}
-    for place, (direction, right) in enumerate(zip(directions, rights, strict=True)):
-        if place in damaged:
-            wrong[slice(*every.sections[place])] = direction.damaged(every.of(place))
+    for sender, (direction, right) in enumerate(zip(directions, rights, strict=True)):
+        if sender in damaged:
+            wrong[slice(*every.sections[sender])] = direction.damaged(every.of(sender))
         else:
             direction.right_checksums += right
     return every.which(~wrong)
@@ -165,11 +165,11 @@ def _begins(direction: IwarpDirection, rows: Rows) -> int:
 def _answered_early(directions: Sequence[IwarpDirection], carrying: _BySender, answers: _BySender) -> dict[int, int]:
     """Of segments with payload that were acknowledged before they were captured, the frame of the first that did, by
     direction; 0 where that was in an earlier batch."""
-    known = np.array([one.stream.next is not None for one in directions])
-    heads = [one.stream.next or 0 for one in directions]
+    known = np.array([direction.stream.next is not None for direction in directions])
+    heads = [direction.stream.next or 0 for direction in directions]
     acked = [
-        head if one.acked is None else TCP_SEQUENCE.unwrap(head, one.acked)
-        for head, one in zip(heads, directions, strict=True)
+        head if direction.acked is None else TCP_SEQUENCE.unwrap(head, direction.acked)
+        for head, direction in zip(heads, directions, strict=True)
     ]
     expected, before = np.array(heads), np.array(acked)
     at, owners = carrying.positions("seq", expected[carrying.sections.owners]), carrying.sections.owners
@@ -177,22 +177,24 @@ def _answered_early(directions: Sequence[IwarpDirection], carrying: _BySender, a
     reached = answers.sections.risen(answers.positions("ack", expected[answered]), before[answered])
     known_by = answers.sections.reached(reached, before[owners], frames, owners ^ 1, carrying.rows["frame"])
     early = (known_by > at) & (at >= expected[owners]) & known[owners]
-    found: dict[int, int] = {}
-    for place in unique(owners[early]).tolist() if some(early) else ():
-        mine, theirs = slice(*carrying.sections[place]), slice(*answers.sections[place ^ 1])
+    first_frames: dict[int, int] = {}
+    for sender in unique(owners[early]).tolist() if some(early) else ():
+        mine, theirs = slice(*carrying.sections[sender]), slice(*answers.sections[sender ^ 1])
         order = at[mine].argsort(kind="stable")
         begins = order[stretches(at[mine][order])]
         fresh = at[mine][begins[early[mine][begins]]]
         if len(fresh):
-            levels = np.append(before[place], reached[theirs])
-            found[place] = int(np.append(0, frames[theirs])[levels.searchsorted(fresh[0], "right")])
-    return found
+            levels = np.append(before[sender], reached[theirs])
+            first_frames[sender] = int(np.append(0, frames[theirs])[levels.searchsorted(fresh[0], "right")])
+    return first_frames
 
 
 def _acknowledge(directions: Sequence[IwarpDirection], answers: _BySender) -> None:
     """Let the directions know how much of them was received."""
     firsts, _ = answers.sections.ends(answers.rows["ack"])
-    before = [firsts[place ^ 1] if one.acked is None else one.acked for place, one in enumerate(directions)]
+    before = [
+        firsts[index ^ 1] if direction.acked is None else direction.acked for index, direction in enumerate(directions)
+    ]
     highest = answers.sections.largest(answers.positions("ack", np.array(before)[answers.sections.owners ^ 1]))
     for sender in places(answers.sections.filled).tolist():
         directions[sender ^ 1].acked = max(before[sender ^ 1], highest[sender])
@@ -204,18 +206,18 @@ def _match(portions: Sequence[Portion], carrying: _BySender, back: _BySender) ->
     heads = np.zeros(len(firsts), np.int64)
     begins = heads.copy()
     sending = carrying.sections.filled
-    for place, first in enumerate(firsts):
-        health, number = portions[place >> 1].health, place & 1
+    for sender, first in enumerate(firsts):
+        health, number = portions[sender >> 1].health, sender & 1
         head = health.directions[number].stream.retransmissions.head
         if head is None:
-            head = first if sending[place] else None
+            head = first if sending[sender] else None
         if head is None:
-            begins[place] = AT_END
+            begins[sender] = AT_END
             continue
         begin = health.first[number]
         if begin is None:
             begin = health.first[number] = head
-        heads[place], begins[place] = head, begin
+        heads[sender], begins[sender] = head, begin
     sections, answered = carrying.sections, back.sections.owners ^ 1
     owners = sections.owners
     ends = carrying.positions("seq", heads[owners]) + carrying.rows["length"]
@@ -237,8 +239,8 @@ def _match(portions: Sequence[Portion], carrying: _BySender, back: _BySender) ->
     answers = _seen(back.rows, of_data, by.risen(acks[of_data], np.maximum(acked + 1, begins)[by.owners]), by)
     answers.rows["opcode"][back.rows["length"][of_data] == 0] = ONLY_ACK
     matched = Matched(asked, answers, portions)
-    for place in places(asked.sections.filled | by.filled).tolist():
-        answering[place].passed(matched.of(place))
+    for sender in places(asked.sections.filled | by.filled).tolist():
+        answering[sender].passed(matched.of(sender))
 
 
 def _seen(rows: Rows, chosen: Int64s, ends: Int64s, sections: QueueSections) -> Packets:
@@ -255,7 +257,7 @@ def _note_answers(data: Bytes, directions: Sequence[IwarpDirection], carrying: _
     queues = [direction.stream.retransmissions for direction in directions]
     firsts, _ = carrying.sections.ends(carrying.rows["seq"])
     known = carrying.sections.filled | [queue.head is not None for queue in queues]
-    heads = np.array([first if one.head is None else one.head for first, one in zip(firsts, queues, strict=True)])
+    heads = np.array([first if queue.head is None else queue.head for first, queue in zip(firsts, queues, strict=True)])
     rows, sections = back
     answered = sections.owners ^ 1
     echoes = rows["flags"] & ECE
@@ -270,5 +272,5 @@ def _note_answers(data: Bytes, directions: Sequence[IwarpDirection], carrying: _
     same = acks == before
     odd = (rows["length"] == 0) & (rows["flags"] & FIN == 0) & (same | rows["selective"])
     for sender in places(sections.filled & known.reshape(-1, 2)[:, ::-1].ravel()).tolist():
-        mine, place = slice(*sections[sender]), sender ^ 1
-        queues[place].acknowledged(data, rows[mine], acks[mine], same[mine], places(odd[mine]), carrying.of(place))
+        mine, other = slice(*sections[sender]), sender ^ 1
+        queues[other].acknowledged(data, rows[mine], acks[mine], same[mine], places(odd[mine]), carrying.of(other))

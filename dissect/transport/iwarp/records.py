@@ -47,11 +47,11 @@ def begins(
 ) -> NDArray[np.bool_]:
     """At which places of ``data``, of so many bytes from there on, a record of one fragment begins; of those that are
     not ``marked`` the message, with four other bytes before it."""
-    found = captured >= LEAST
-    octets = data[at[found]]
+    beginning = captured >= LEAST
+    octets = data[at[beginning]]
     may = (octets >= 0x80) & (octets < FULLEST)
-    found[found] = may if marked is None else may | ~marked[found]
-    index = places(found)
+    beginning[beginning] = may if marked is None else may | ~marked[beginning]
+    index = places(beginning)
     if len(index):
         last = max(0, len(data) - HEAD)
         heads = gathered(data, HEAD, np.minimum(at[index], last))
@@ -60,19 +60,19 @@ def begins(
             heads[row, : len(there)] = there
         short = places(captured[index] < HEAD)
         heads[short] *= np.arange(HEAD) < captured[index[short]][:, None]
-        found[index] = reader.begin(big_endian_words(heads))
-    return found
+        beginning[index] = reader.begin(big_endian_words(heads))
+    return beginning
 
 
 def tls(data: Bytes, at: Int64s, captured: Int64s) -> NDArray[np.bool_]:
     """At which places a record of TLS begins, of its handshake or of data."""
-    found = captured >= LEAST
-    heads = gathered(data, 5, at[found]).astype(np.int64).T
+    beginning = captured >= LEAST
+    heads = gathered(data, 5, at[beginning]).astype(np.int64).T
     version, length = heads[1] << 8 | heads[2], heads[3] << 8 | heads[4]
     right = (heads[0] == HANDSHAKE[0]) | (heads[0] == APPLICATION[0])
     right &= (version >= TLS_VERSIONS[0]) & (version <= TLS_VERSIONS[1])
-    found[found] = right & (length > 0) & (length <= MAX_TLS)
-    return found
+    beginning[beginning] = right & (length > 0) & (length <= MAX_TLS)
+    return beginning
 
 
 class RecordFraming(Framing):
@@ -164,16 +164,16 @@ class RecordFraming(Framing):
             # The message type behind mark and XID is a small word.
             likely = places((octets >= 0x80) & (octets < FULLEST)) + low
             likely = likely[data[likely + shift + 8] == 0]
-            found = likely[begins(self._reader, data, likely + shift, high - likely)]
-            for place in found.tolist():
-                behind = place + MARK + (int.from_bytes(window.read(place, MARK)) & ~LAST_FRAGMENT)
-                if place in window.edges or behind in window.edges or (final and behind > window.limit):
-                    return place, True
+            starts = likely[begins(self._reader, data, likely + shift, high - likely)]
+            for start in starts.tolist():
+                behind = start + MARK + (int.from_bytes(window.read(start, MARK)) & ~LAST_FRAGMENT)
+                if start in window.edges or behind in window.edges or (final and behind > window.limit):
+                    return start, True
                 if behind + HEAD > window.limit and not final:
-                    return place, False
+                    return start, False
                 head, there = window.heads(np.array([behind]), HEAD)
                 if some(there >= LEAST) and some(self._reader.begin(big_endian_words(head))):
-                    return place, True
+                    return start, True
             scanned += high - low
             if scanned >= MAX_SCANNED:
                 return high, False
@@ -195,9 +195,9 @@ class DatagramFraming(RecordFraming):
         """Set ``seq`` of SEGMENT rows: one behind the other, but for what is retransmitted (RFC 5531, 9)."""
         for index, (at, length) in enumerate(zip(rows["payload"].tolist(), rows["length"].tolist(), strict=True)):
             key = data[at : at + LEAST - MARK].tobytes() + length.to_bytes(4)
-            found = self._sent.setdefault(key, self._next)
-            rows["seq"][index] = TCP_SEQUENCE.wrap(found)
-            if found == self._next:
+            position = self._sent.setdefault(key, self._next)
+            rows["seq"][index] = TCP_SEQUENCE.wrap(position)
+            if position == self._next:
                 self._next += length
             if len(self._sent) > KEPT:
                 del self._sent[next(iter(self._sent))]
@@ -206,6 +206,6 @@ class DatagramFraming(RecordFraming):
         if not len(self.pending):
             return []
         window = self.pending.window
-        found = self._decode(window.at, window.end - window.at | LAST_FRAGMENT)
+        fpdus = self._decode(window.at, window.end - window.at | LAST_FRAGMENT)
         self.pending.forget(window.limit)
-        return [found]
+        return [fpdus]

@@ -137,17 +137,17 @@ def contradicted(sent: SentSegments, index: int, earlier: SentSegments) -> tuple
         others = same[earlier.sums[same] != sent.sums[index]] if sent.sums[index] >= 0 else same[:0]
         return tuple(earlier.frame[others].tolist())
     reached = start + int(sent.captured[index])
-    found: list[int] = []
-    for one in mine.tolist():
-        left = max(start, int(earlier.at[one]))
-        right = min(reached, int(earlier.at[one]) + int(earlier.captured[one]))
+    frames: list[int] = []
+    for candidate in mine.tolist():
+        left = max(start, int(earlier.at[candidate]))
+        right = min(reached, int(earlier.at[candidate]) + int(earlier.captured[candidate]))
         if left < right:
             here = int(sent.payload[index]) + left - start
-            there = int(earlier.payload[one]) + left - int(earlier.at[one])
+            there = int(earlier.payload[candidate]) + left - int(earlier.at[candidate])
             size = right - left
             if sent.data[here : here + size].tobytes() != earlier.data[there : there + size].tobytes():
-                found.append(int(earlier.frame[one]))
-    return tuple(found)
+                frames.append(int(earlier.frame[candidate]))
+    return tuple(frames)
 
 
 MAX_COMPLAINTS = 256
@@ -299,9 +299,9 @@ class TcpRetransmissions:
     def _settle(self) -> None:
         """What the receiver has twice had not been lost when it was retransmitted."""
         for left, right, frame in self._twice:
-            for one in reversed(self.ledger.recent):
-                if one.start < right and left < one.end and (one.frame or 0) < frame:
-                    one.lost = "nothing"
+            for retransmission in reversed(self.ledger.recent):
+                if retransmission.start < right and left < retransmission.end and (retransmission.frame or 0) < frame:
+                    retransmission.lost = "nothing"
                     self.changes += 1
                     break
         self._twice.clear()
@@ -380,46 +380,46 @@ class TcpRetransmissions:
             fresh |= inside
             if inside[0]:
                 gap = gap or known
-        one = self._going_on(start, time)
-        if one is None:
-            one = self._open = self._begin(sent, a, gap)
-            self.ledger.begin(one)
+        retransmission = self._going_on(start, time)
+        if retransmission is None:
+            retransmission = self._open = self._begin(sent, a, gap)
+            self.ledger.begin(retransmission)
         self.changes += 1
-        lengths, copy = sent.end[a:c] - sent.at[a:c], c - a == 1 and start <= one.start
-        self.ledger.grow(one, stop, fresh, lengths, sent.frame[a:c], sent.time[a:c], copy)
-        name = {LATE: DISORDER, DUPLICATE: TWICE}.get(one.cause, RETRANSMITTED)
+        lengths, copy = sent.end[a:c] - sent.at[a:c], c - a == 1 and start <= retransmission.start
+        self.ledger.grow(retransmission, stop, fresh, lengths, sent.frame[a:c], sent.time[a:c], copy)
+        name = {LATE: DISORDER, DUPLICATE: TWICE}.get(retransmission.cause, RETRANSMITTED)
         for frame in sent.frame[a:c].tolist():
             self._mark(frame, name)
-        those = np.arange(a, c) if one.cause != LATE else np.flatnonzero(~fresh) + a
+        those = np.arange(a, c) if retransmission.cause != LATE else np.flatnonzero(~fresh) + a
         again = places(~fresh) + a
         others = {index: self._contradicts(sent, index) for index in again.tolist()}
         for index in those.tolist():
-            found = others.get(index, {})
+            frames = others.get(index, {})
             self.fresh.append(
-                RetransmittedBytes(int(sent.at[index]), int(sent.end[index]), int(sent.time[index]), found)
+                RetransmittedBytes(int(sent.at[index]), int(sent.end[index]), int(sent.time[index]), frames)
             )
         if self._gaps and fresh.any():
             self._gaps = fill_gaps(self._gaps, start, stop)
 
     def _going_on(self, start: int, time: int) -> OpenRetransmission | None:
         """The retransmission that bytes from ``start`` at that time (ns) are more of."""
-        one = self._open
-        return None if one is None or start != one.end or time - one.last_time > PAUSE else one
+        current = self._open
+        return None if current is None or start != current.end or time - current.last_time > PAUSE else current
 
     def _contradicts(self, sent: SentSegments, index: int) -> dict[int, int]:
         """The frames that carried other bytes than a segment, as far as that is known, and its own."""
         start, frame = int(sent.at[index]), int(sent.frame[index])
-        found: dict[int, int] = {}
+        frames: dict[int, int] = {}
         for part in reversed(self._recent.parts):
             others = contradicted(sent, index, part)
-            found |= dict.fromkeys(others or (), frame)
+            frames |= dict.fromkeys(others or (), frame)
             if others is not None and int(part.at.min()) <= start:
                 break
-        if found:
+        if frames:
             if len(self.contradicted) < MAX_CONTRADICTED:
                 self.contradicted.append(frame)
             self._mark(frame, CONTRADICTED)
-        return found
+        return frames
 
     def _begin(self, sent: SentSegments, a: int, gap: Gap | None) -> OpenRetransmission:
         """Why the segment is retransmitted, as far as the capture shows."""
@@ -454,7 +454,7 @@ class TcpRetransmissions:
             if after <= complaint.frame < before
             and (complaint.high > start >= complaint.ack or (not complaint.high and complaint.ack == start))
         ]
-        return mine[0] if len(mine) >= ENOUGH or any(one.high for one in mine) else None
+        return mine[0] if len(mine) >= ENOUGH or any(complaint.high for complaint in mine) else None
 
     def _sighting(self, at: int, frame: int) -> tuple[int, int, int] | None:
         """``(frame, time, checksum)`` of the last segment before ``frame`` that carried the byte."""
@@ -484,7 +484,7 @@ class TcpRetransmissions:
     def nouns(self, sender: int) -> list[Retransmission]:
         """The last ones, in order."""
         self._settle()
-        return [one.noun(sender, TCP_SEQUENCE.wrap(one.start)) for one in self.ledger]
+        return [retransmission.noun(sender, TCP_SEQUENCE.wrap(retransmission.start)) for retransmission in self.ledger]
 
     def _mark(self, frame: int, what: str) -> None:
         self.marks[frame] = what

@@ -87,8 +87,8 @@ class SegmentClock:
         segments = self._before - first.segments + np.arange(begin + 1, begin + 1 + len(waited))
         acked = reached >= TCP_SEQUENCE.unwrap(int(reached[0]), position)
         ended = acked & ((segments >= REORDERED) | (waited >= SECOND))
-        found = places(ended | (segments >= PATIENCE) | (waited >= 60 * SECOND))
-        self._known = asked, int(self._frames[begin + found[0]]) if len(found) else None
+        ending = places(ended | (segments >= PATIENCE) | (waited >= 60 * SECOND))
+        self._known = asked, int(self._frames[begin + ending[0]]) if len(ending) else None
         return self._known[1]
 
 
@@ -344,13 +344,13 @@ class Window:
 
     @cached_property
     def starts(self) -> list[int]:
-        found: list[int] = self.at.tolist()
-        return found
+        starts: list[int] = self.at.tolist()
+        return starts
 
     @cached_property
     def ends(self) -> list[int]:
-        found: list[int] = self.end.tolist()
-        return found
+        ends: list[int] = self.end.tolist()
+        return ends
 
     @cached_property
     def edges(self) -> set[int]:
@@ -414,10 +414,10 @@ class Window:
             left[mine] = False
         if some(there < width):
             out[np.arange(width) >= there[:, None]] = 0
-        for one in places(left).tolist():
-            head = self.read(int(at[one]), width)
-            out[one, : len(head)] = np.frombuffer(head, np.uint8)
-            there[one] = len(head)
+        for row in places(left).tolist():
+            head = self.read(int(at[row]), width)
+            out[row, : len(head)] = np.frombuffer(head, np.uint8)
+            there[row] = len(head)
         return out, there
 
     def covers(self, starts: Int64s, ends: Int64s) -> Rows:
@@ -427,9 +427,9 @@ class Window:
             inside: Rows = (starts >= self.at[0]) & (ends <= self.end[-1])
             return inside
         reached = [
-            before[index] + np.clip(one - self.at[index], 0, self.end[index] - self.at[index])
-            for one in (starts, ends)
-            for index in [np.maximum(np.searchsorted(self.at, one, side="right") - 1, 0)]
+            before[index] + np.clip(edges - self.at[index], 0, self.end[index] - self.at[index])
+            for edges in (starts, ends)
+            for index in [np.maximum(np.searchsorted(self.at, edges, side="right") - 1, 0)]
         ]
         covered: Rows = reached[1] - reached[0] == ends - starts
         return covered
@@ -529,13 +529,13 @@ class PendingBytes:
         """Positions in the stream of places where FPDUs begin or end."""
         return places if self.grid is None else self.grid.start(places)
 
-    def read_fpdu(self, place: int, ulpdu_length: int) -> bytes | None:
+    def read_fpdu(self, start: int, ulpdu_length: int) -> bytes | None:
         """A whole FPDU as sent; None where some of it was not captured."""
-        end = place + fpdu_bytes(ulpdu_length)
+        end = start + fpdu_bytes(ulpdu_length)
         if self.grid is not None:
-            place, end = self.grid.start(place), self.grid.start(end)
-        data = self.wire.read(place, end - place)
-        return data if len(data) == end - place else None
+            start, end = self.grid.start(start), self.grid.start(end)
+        data = self.wire.read(start, end - start)
+        return data if len(data) == end - start else None
 
     def forget(self, place: int) -> None:
         """Let go of what lies before a place."""

@@ -46,9 +46,9 @@ def agree(directions: Sequence[IwarpDirection], active: int, final: bool) -> boo
 
     False: wait for more.
     """
-    if any(one.framing.awaiting for one in directions) or not _bases_known(directions, active, final):
+    if any(direction.framing.awaiting for direction in directions) or not _bases_known(directions, active, final):
         return False
-    startups = [one.framing.startup for one in directions]
+    startups = [direction.framing.startup for direction in directions]
     crc = any(startup.mpa.crc for startup in startups if startup) or (None if not all(startups) else False)
     for direction, receiver in zip(directions, reversed(startups), strict=True):
         framing = direction.framing
@@ -296,7 +296,7 @@ class TcpConnection:
 
     def until_judged(self, data: Bytes, rows: Rows, forward: Rows) -> int:
         """How many of the SEGMENT rows go up to one with which a Request or Reply may be known to be missing."""
-        waiting = [number for number, one in enumerate(self.directions) if one.framing.awaiting]
+        waiting = [number for number, direction in enumerate(self.directions) if direction.framing.awaiting]
         waits = any(self.directions[number].stream.waits for number in waiting)
         left = REORDERED + 1 - self.lifetime.segments
         if not waiting or not (left > 0 or waits):
@@ -356,7 +356,7 @@ class TcpConnection:
     @property
     def found(self) -> int:
         """The frame with which FPDUs were found, where that took a search; 0 where none were."""
-        return min((one.framing.known for one in self.directions if one.framing.known), default=0)
+        return min((direction.framing.known for direction in self.directions if direction.framing.known), default=0)
 
     @property
     def _unsettled(self) -> list[int]:
@@ -372,7 +372,11 @@ class TcpConnection:
         for number, direction in enumerate(self.directions):
             if direction.framing.take_startup():
                 self._started(number)
-        if not self._agreed and self.active is not None and any(one.framing.startup for one in self.directions):
+        if (
+            not self._agreed
+            and self.active is not None
+            and any(direction.framing.startup for direction in self.directions)
+        ):
             self._agreed = agree(self.directions, self.active, final)
         for number, direction in enumerate(self.directions):
             if self._settled(number) or final:
@@ -417,7 +421,7 @@ class TcpConnection:
         """The frame with which it was known that nothing more is to be waited for."""
         if self.awaits_startup:
             return self.lifetime.last[0]
-        frame = max(one.framing.shown for one in self.directions)
+        frame = max(direction.framing.shown for direction in self.directions)
         for first, end in sorted(self.directions[0].stream.released + self.directions[1].stream.released):
             frame = max(frame, end) if first <= frame else frame
         return frame
@@ -437,11 +441,11 @@ class TcpConnection:
     def _connect(self, active: int) -> Connection:
         if self.connection is not None:
             return self.connection
-        first, second = (Endpoint(self.names[one], 0, port=self.ports[one]) for one in (active, 1 - active))
+        first, second = (Endpoint(self.names[number], 0, port=self.ports[number]) for number in (active, 1 - active))
         paired_by = "UDP" if self.transport == "UDP" else "TCP"
         connection = Connection(0, self.transport, (first, second), paired_by=paired_by, service_port=second.port)
         connection.evidence = self._evidence
-        mine, theirs = (self.directions[one].stream.retransmissions for one in (active, 1 - active))
+        mine, theirs = (self.directions[number].stream.retransmissions for number in (active, 1 - active))
         connection.ledgers = mine.ledger, theirs.ledger
         connection.contradicted = mine.contradicted, theirs.contradicted
         if self.lifetime.first is not None:
@@ -457,10 +461,10 @@ class TcpConnection:
         if not self._unassigned and not any(direction.framing.encrypted for direction in self.directions):
             return
         if self.active is None:
-            found = infer_active(self.ports, self.service, self._unassigned, final, self.reader)
-            if found is None:
+            inferred = infer_active(self.ports, self.service, self._unassigned, final, self.reader)
+            if inferred is None:
                 return
-            self.active, self._evidence = found[0], (found[1].replace("TCP", self.transport),)
+            self.active, self._evidence = inferred[0], (inferred[1].replace("TCP", self.transport),)
         self._connect(self.active)
         unassigned, self._unassigned = self._unassigned, []
         for number, fpdus in unassigned:
@@ -520,8 +524,8 @@ class TcpConnection:
     @property
     def _waiting_since(self) -> int | None:
         """The first frame that waits behind a gap in either stream."""
-        found = [direction.waiting_since(self._settled(number)) for number, direction in enumerate(self.directions)]
-        return min((since for since in found if since is not None), default=None)
+        frames = [direction.waiting_since(self._settled(number)) for number, direction in enumerate(self.directions)]
+        return min((since for since in frames if since is not None), default=None)
 
     def _divide(self, divided: Sequence[FragmentColumns], data: Bytes | None, runs: list[Run] | None) -> None:
         """Make messages of what is ``divided``; plain ones go to ``runs``, but for what waits behind a gap."""
@@ -533,9 +537,9 @@ class TcpConnection:
             assert assembly is not None
             if runs is not None and data is not None and not assembly.skip_first:
                 opened = self._open(number, SEND), self._open(number, WRITE)
-                found = plain_runs(data, assembly.sender, fpdus, columns, waiting, opened, shared)
+                plain = plain_runs(data, assembly.sender, fpdus, columns, waiting, opened, shared)
                 left = np.ones(len(columns["order"]), np.bool_)
-                for run, chosen in found:
+                for run, chosen in plain:
                     runs.append(run)
                     self.health.carried_by(number, run, fpdus, columns["first"][chosen], columns["packets"][chosen])
                     left &= ~chosen
@@ -550,8 +554,8 @@ class TcpConnection:
     def _open(self, number: int, group: int) -> bool:
         """Whether the next message of a group in a direction may go on with one that has begun."""
         assembly = self.directions[number].assembly
-        fragments_of = (one for _, direction, _, one in reversed(self._unassembled) if direction == number)
-        before = next((one for one in fragments_of if one.group == group), None)
+        fragments_of = (fragment for _, direction, _, fragment in reversed(self._unassembled) if direction == number)
+        before = next((fragment for fragment in fragments_of if fragment.group == group), None)
         return not before.last if before is not None else assembly is not None and group in assembly.partial
 
     def _assemble(self, final: bool) -> Delivered:
@@ -560,7 +564,7 @@ class TcpConnection:
         waiting = self._waiting_since
         stop = len(self._unassembled)
         if waiting is not None and not final:
-            stop = next((index for index, one in enumerate(self._unassembled) if one[0] >= waiting), stop)
+            stop = next((index for index, entry in enumerate(self._unassembled) if entry[0] >= waiting), stop)
         now, self._unassembled = self._unassembled[:stop], self._unassembled[stop:]
         for _, number, fpdus, fragment in now:
             assembly = self.directions[number].assembly
@@ -595,19 +599,19 @@ def feed_together(
         [*tcp.take(data, take(rows, members), forward[members], mine)]
         for (tcp, members), mine in zip(fed, sent, strict=True)
     ]
-    divided = iter(fragments([fpdus for found in fresh for _, fpdus in found]))
+    divided = iter(fragments([fpdus for taken in fresh for _, fpdus in taken]))
     return [
-        tcp.deliver([*islice(divided, len(found))], False, data, made)
-        for (tcp, _), found, made in zip(fed, fresh, runs, strict=True)
+        tcp.deliver([*islice(divided, len(taken))], False, data, made)
+        for (tcp, _), taken, made in zip(fed, fresh, runs, strict=True)
     ]
 
 
 def _shared_orders(fresh: Sequence[tuple[int, Fpdus]]) -> list[int]:
     """Frames in whose places the last of some FPDUs and the first of those behind them in their direction stand."""
-    last, found = [-1, -1], list[int]()
+    last, shared = [-1, -1], list[int]()
     for number, fpdus in fresh:
         orders = fpdus.rows["order"]
         if int(orders[0]) == last[number]:
-            found.append(last[number])
+            shared.append(last[number])
         last[number] = int(orders[-1])
-    return found
+    return shared
