@@ -59,6 +59,11 @@ def signals_to(handler: Handler, *numbers: int) -> Iterator[None]:
             signal.signal(number, former)
 
 
+def one_line(error: BaseException) -> str:
+    """The first paragraph of an error's own words."""
+    return " ".join(str(error).split("\n\n")[0].split())
+
+
 def words_of(error: BaseException) -> str | None:
     """What an error says in one line; None where it is a fault of this program."""
     if isinstance(error, CaptureError):
@@ -66,12 +71,12 @@ def words_of(error: BaseException) -> str | None:
     if isinstance(error, MemoryError):
         return "out of memory"
     if isinstance(error, OSError):
-        words = error.strerror or " ".join(str(error).split("\n\n")[0].split())
+        words = error.strerror or one_line(error)
         return f"{os.fsdecode(error.filename)}: {words}" if isinstance(error.filename, str | bytes) else words
     duckdb = sys.modules.get("duckdb")  # It is loaded for those only who ask it.
     if duckdb is None or not isinstance(error, duckdb.OperationalError | duckdb.FatalException):
         return None
-    words = " ".join(str(error).split("\n\n")[0].split())
+    words = one_line(error)
     words = re.sub(r"^.*(Failed to commit|because of error|IO Error): ", "", words)
     from tempfile import gettempdir  # The start of no command waits for it.
 

@@ -30,7 +30,7 @@ from rdmascope.dissect.records.rpc_columns import (
 )
 from rdmascope.dissect.records.tables import TABLES
 
-from ..errors import CaptureError, Closing, need, words_of
+from ..errors import CaptureError, Closing, need, one_line, words_of
 from ..read.merge import processors
 from ..write.stale_tempdirs import FolderOfProcess
 from .arrow_file import ArrowFile
@@ -219,7 +219,7 @@ class Database(Closing):
                 self.connection.execute("SET enable_external_access = false")
         except duckdb.Error as error:
             self._owned.remove()
-            raise CaptureError(("" if saved is None else f"{saved}: ") + first_line(error)) from None
+            raise CaptureError(("" if saved is None else f"{saved}: ") + _words(error)) from None
         except BaseException:
             self._owned.remove()
             raise
@@ -387,7 +387,7 @@ class Database(Closing):
         try:
             ((rows,),) = self.connection.execute(statement).fetchall()
         except duckdb.Error as error:
-            raise QueryError(first_line(error)) from None
+            raise QueryError(_words(error)) from None
         with path.open("rb") as copied:
             shutil.copyfileobj(copied, file)
         path.unlink()
@@ -522,7 +522,7 @@ def write_query(
     except (duckdb.Error, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
-        words = first_line(error)  # Behind the first rows pyarrow gives DuckDB's errors as its own.
+        words = _words(error)  # Behind the first rows pyarrow gives DuckDB's errors as its own.
         if "Out of Memory" not in words:
             raise QueryError(words) from None
     file.seek(0)  # Rows with very long texts, which are read together.
@@ -560,8 +560,8 @@ def _make_views(connection: duckdb.DuckDBPyConnection, folder: str) -> list[str]
     return paths
 
 
-def first_line(error: Exception) -> str:
-    return words_of(error) or " ".join(str(error).split("\n\n")[0].split())
+def _words(error: Exception) -> str:
+    return words_of(error) or one_line(error)
 
 
 _UNKNOWN = re.compile(

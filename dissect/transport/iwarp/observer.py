@@ -245,13 +245,13 @@ class IwarpObserver:
                 if group.starts_up and (anew := self._starts_up(key, segments, members[1:])) is not None:
                     ends.append(anew + 1)
                 members, rest = np.split(members, [min(ends, default=len(members))])
-            taken, forward = take(rows, members), segments.forward[members]
-            if key not in self.trials and tcp.until_judged(segments.data, taken, forward) == len(taken):
+            data, forward = segments.data, segments.forward
+            if key not in self.trials and tcp.until_judged(data, rows, forward, members) == len(members):
                 self._waiting[key] = self._place, (tcp, members)
                 return events
             events += self._feed_waiting(segments, runs)
             made: list[Run] | None = None if runs is None else []
-            delivered = tcp.feed(segments.data, taken, forward, made)
+            delivered = tcp.feed(data, take(rows, members), forward[members], made)
             if runs is not None and made:
                 runs += [(tcp, run) for run in made]
             events += self._register(key, tcp, delivered)

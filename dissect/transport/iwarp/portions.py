@@ -102,7 +102,7 @@ def sent_in(
 def _note_waits(
     portions: Sequence[Portion], rows: Rows, forward: NDArray[np.bool_], owners: Int64s, members: Int64s
 ) -> None:
-    """``owners``: the place of the portion that each of the ``members`` is of."""
+    """``owners``: the index of the portion that each of the ``members`` is of."""
     times, kinds = rows["time"][members], kinds_of(rows, forward)[members]
     pausing = {*owners[1:][delayed(np.diff(times)) & (owners[1:] == owners[:-1])].tolist()}
     at = 0
@@ -117,17 +117,17 @@ def _note_restarts(portions: Sequence[Portion], rows: Rows, forward: NDArray[np.
     times, sections = every.rows["time"][carrying], every.sections.part(carrying)
     idle = {*sections.owners[1:][(np.diff(times) >= IDLE) & sections.goes_on].tolist()}
     firsts, lasts = sections.ends(times)
+    sends = sections.filled.tolist()
     for index, portion in enumerate(portions):
         restarts, ends = portion.health.restarts, (2 * index, 2 * index + 1)
-        sends = [sections[end][0] < sections[end][1] for end in ends]
         if any(
-            end in idle or not restarts.quiet(number, firsts[end] if sends[number] else None)
+            end in idle or not restarts.quiet(number, firsts[end] if sends[end] else None)
             for number, end in enumerate(ends)
         ):
             restarts.feed(take(rows, portion.members), forward[portion.members])
             continue
         for number, end in enumerate(ends):
-            if sends[number]:
+            if sends[end]:
                 restarts.passed(number, lasts[end])
 
 

@@ -288,23 +288,26 @@ class TcpConnection:
         Where ``runs`` is given, plain Sends are put there as long as nothing is lost or retransmitted.
         """
         ready: Delivered = []
-        while len(rows):
-            count = self.until_judged(data, rows, forward)
-            ready += feed_together(data, rows, forward, [(self, np.arange(count))], [runs])[0]
-            rows, forward = rows[count:], forward[count:]
+        members = np.arange(len(rows))
+        while len(members):
+            count = self.until_judged(data, rows, forward, members)
+            ready += feed_together(data, rows, forward, [(self, members[:count])], [runs])[0]
+            members = members[count:]
         return ready
 
-    def until_judged(self, data: Bytes, rows: Rows, forward: Rows) -> int:
-        """How many of the SEGMENT rows go up to one with which a Request or Reply may be known to be missing."""
+    def until_judged(self, data: Bytes, rows: Rows, forward: Rows, members: Int64s) -> int:
+        """How many of ``members``, indices of SEGMENT rows, go up to one with which a Request or Reply may be known to
+        be missing."""
         waiting = [number for number, direction in enumerate(self.directions) if direction.framing.awaiting]
         waits = any(self.directions[number].stream.waits for number in waiting)
         left = REORDERED + 1 - self.lifetime.segments
         if not waiting or not (left > 0 or waits):
-            return len(rows)
-        first, sent = rows[: max(1, left)], forward[: max(1, left)]
+            return len(members)
+        first = members[: max(1, left)]
+        sides = first[forward[first]], first[~forward[first]]
         # As a rule both are there, whole and in order.
-        there = (self.directions[number].starts_up(data, take(first, sent == (not number))) for number in waiting)
-        return len(first) if waits or not all(there) else len(rows)
+        there = (self.directions[number].starts_up(data, take(rows, sides[number])) for number in waiting)
+        return len(first) if waits or not all(there) else len(members)
 
     def take(self, data: Bytes, rows: Rows, forward: Rows, sent: tuple[Sent, Sent]) -> Sequence[tuple[int, Fpdus]]:
         """Take SEGMENT rows as ``feed`` does, of which it is known what either direction ``sent``; gives the FPDUs, by
