@@ -4,8 +4,8 @@
 as in ``from rdmascope.dissect.layers import BTH, RETH``.  Nothing is loaded before that, because the tables
 beside the layers (``opcodes``) are used where starting Scapy would take longer than the work itself.
 
-Every field is annotated with what dissection gives: ``BTH(data).psn`` is an ``int`` to a type checker, too.  Fields
-that are computed when the packet is built, and those that a message may lack, can be None.
+A layer's fields are declared once, in its ``fields_desc``; as in Scapy, type checkers do not know them.  Fields that
+are computed when the packet is built, and those that a message may lack, can be None.
 """
 
 from __future__ import annotations

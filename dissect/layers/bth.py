@@ -109,21 +109,6 @@ class BTH(_Chained):
         TrailingField("pad"),
         IcrcField(),
     )
-    opcode: int
-    se: int
-    m: int
-    padcnt: int | None
-    tver: int
-    p_key: int
-    fecn: int
-    becn: int
-    resv6: int
-    dest_qp: int
-    a: int
-    resv7: int
-    psn: int
-    pad: bytes | None
-    icrc: int | bytes | None
 
     @classmethod
     def dispatch_hook(cls, _pkt: bytes | None = None, *args: Any, **kargs: Any) -> type[Any]:
@@ -208,9 +193,6 @@ class DETH(_Chained):
 
     name = "DETH"
     fields_desc = (XIntField("q_key", 0), XBitField("reserved", 0, 8), X3BytesField("src_qp", 0))
-    q_key: int
-    reserved: int
-    src_qp: int
 
 
 class RETH(_Chained):
@@ -218,9 +200,6 @@ class RETH(_Chained):
 
     name = "RETH"
     fields_desc = (XLongField("va", 0), XIntField("r_key", 0), IntField("dma_len", 0))
-    va: int
-    r_key: int
-    dma_len: int
 
 
 class AtomicETH(_Chained):
@@ -233,10 +212,6 @@ class AtomicETH(_Chained):
         LongField("swap_data", 0),
         LongField("compare_data", 0),
     )
-    va: int
-    r_key: int
-    swap_data: int
-    compare_data: int
 
 
 class SyndromeField(ByteField):  # type: ignore[misc]
@@ -251,8 +226,6 @@ class AETH(_Chained):
 
     name = "AETH"
     fields_desc = (SyndromeField("syndrome", 0x1F), ThreeBytesField("msn", 0))
-    syndrome: int
-    msn: int
 
     def mysummary(self) -> str:
         return f"{opcodes.syndrome_name(self.syndrome)} MSN {self.msn}"
@@ -263,7 +236,6 @@ class AtomicAckETH(_Chained):
 
     name = "AtomicAckETH"
     fields_desc = (LongField("original_data", 0),)
-    original_data: int
 
 
 class ImmDt(_Chained):
@@ -271,7 +243,6 @@ class ImmDt(_Chained):
 
     name = "ImmDt"
     fields_desc = (XIntField("immediate", 0),)
-    immediate: int
 
 
 class IETH(_Chained):
@@ -279,7 +250,6 @@ class IETH(_Chained):
 
     name = "IETH"
     fields_desc = (XIntField("r_key", 0),)
-    r_key: int
 
 
 class XRCETH(_Chained):
@@ -287,8 +257,6 @@ class XRCETH(_Chained):
 
     name = "XRCETH"
     fields_desc = (XBitField("reserved", 0, 8), X3BytesField("xrc_srq", 0))
-    reserved: int
-    xrc_srq: int
 
 
 class FETH(_Chained):
@@ -296,9 +264,6 @@ class FETH(_Chained):
 
     name = "FETH"
     fields_desc = (XBitField("reserved", 0, 26), BitField("selectivity", 0, 2), BitField("placement", 0, 4))
-    reserved: int
-    selectivity: int
-    placement: int
 
 
 class CNPPadding(_Chained):
@@ -306,8 +271,6 @@ class CNPPadding(_Chained):
 
     name = "CNP padding"
     fields_desc = (XLongField("reserved1", 0), XLongField("reserved2", 0))
-    reserved1: int
-    reserved2: int
 
 
 EXTENDED_HEADERS: dict[str, type[Any]] = {

@@ -110,60 +110,15 @@ class CMMessage(Header):
 _IDS = (XIntField("localcommid", 0), XIntField("remotecommid", 0))
 
 
-class _OfBothEnds(CMMessage):
-    """Messages that name the communication by the IDs of both ends."""
-
-    __slots__ = ()
-    localcommid: int
-    remotecommid: int
-
-
-class _OfQueuePair(CMMessage):
-    """REQ and REP tell of their sender's queue pair."""
-
-    __slots__ = ()
-    localqkey: int
-    localqpn: int
-    localeecn: int
-    initdepth: int
-    e2eflowctrl: int
-    startpsn: int
-    rnrretrcount: int
-    srq: int
-    localcaguid: int
-
-
 class _ForService(CMMessage):
     """Messages to a service, whose private data may begin with addresses (A11.4)."""
 
     __slots__ = ()
-    serviceid: int
-    pkey: int
 
     def guess_payload_class(self, payload: bytes) -> type[Any]:
         if service_port(self.serviceid) is not None and len(payload) >= IP_CM_SIZE:
             return IPCMRequest
         return super().guess_payload_class(payload)
-
-
-class _WithAlternatePath(CMMessage):
-    """REQ and LAP name an alternate path, with other bits between its fields."""
-
-    __slots__ = ()
-    alt_locallid: int
-    alt_remotelid: int
-    alt_localgid: bytes
-    alt_remotegid: bytes
-    alt_flowlabel: int
-    alt_reserved0: int
-    alt_pktrate: int
-    alt_tfcclass: int
-    alt_hoplim: int
-    alt_sl: int
-    alt_subnetlocal: int
-    alt_reserved1: int
-    alt_localacktout: int
-    alt_reserved2: int
 
 
 def _path(prefix: str) -> tuple[Any, ...]:
@@ -185,7 +140,7 @@ def _path(prefix: str) -> tuple[Any, ...]:
     )
 
 
-class CMRequest(_OfQueuePair, _ForService, _WithAlternatePath):
+class CMRequest(_ForService):
     """REQ: 140 bytes, and 92 bytes of private data (12.6.5)."""
 
     name = "CM ConnectRequest"
@@ -222,35 +177,6 @@ class CMRequest(_OfQueuePair, _ForService, _WithAlternatePath):
         BitField("sapsupported", 0, 1),
         BitField("alt_reserved2", 0, 2),
     )
-    localcommid: int
-    reserved0: int
-    vendorid: int
-    reserved1: int
-    responderres: int
-    remoteeecn: int
-    remoteresptout: int
-    transpsvctype: int
-    localresptout: int
-    retrcount: int
-    pppmtu: int
-    rdcexist: int
-    maxcmretr: int
-    ext_transport: int
-    prim_locallid: int
-    prim_remotelid: int
-    prim_localgid: bytes
-    prim_remotegid: bytes
-    prim_flowlabel: int
-    prim_reserved0: int
-    prim_pktrate: int
-    prim_tfcclass: int
-    prim_hoplim: int
-    prim_sl: int
-    prim_subnetlocal: int
-    prim_reserved1: int
-    prim_localacktout: int
-    prim_reserved2: int
-    sapsupported: int
 
     def mysummary(self) -> str:
         return f"CM REQ QPN 0x{self.localqpn:06x} PSN 0x{self.startpsn:06x}"
@@ -269,19 +195,12 @@ class IPCMRequest(Header):
         IPAddressField("sip"),
         IPAddressField("dip"),
     )
-    majv: int
-    minv: int
-    ipv: int
-    reserved: int
-    sport: int
-    sip: bytes
-    dip: bytes
 
     def guess_payload_class(self, payload: bytes) -> type[Any]:
         return private_data_class(payload)
 
 
-class CMMsgRcptAck(_OfBothEnds):
+class CMMsgRcptAck(CMMessage):
     """MRA: message receipt acknowledgement; 10 bytes, and 222 bytes of private data (12.6.6)."""
 
     name = "CM MsgRcptAck"
@@ -293,13 +212,9 @@ class CMMsgRcptAck(_OfBothEnds):
         BitField("servicetimeout", 0, 5),
         BitField("reserved1", 0, 3),
     )
-    msgmraed: int
-    reserved0: int
-    servicetimeout: int
-    reserved1: int
 
 
-class CMReject(_OfBothEnds):
+class CMReject(CMMessage):
     """REJ: 84 bytes with 72 bytes of additional information, and 148 bytes of private data (12.6.7)."""
 
     name = "CM ConnectReject"
@@ -313,18 +228,12 @@ class CMReject(_OfBothEnds):
         ShortEnumField("reason", 28, REJECT_REASONS),
         XStrFixedLenField("ari", bytes(72), length=72),
     )
-    msgrej: int
-    reserved0: int
-    rejinfolen: int
-    reserved1: int
-    reason: int
-    ari: bytes
 
     def mysummary(self) -> str:
         return str(self.sprintf("CM REJ %CMReject.reason%"))
 
 
-class CMReply(_OfBothEnds, _OfQueuePair):
+class CMReply(CMMessage):
     """REP: 36 bytes, and 196 bytes of private data (12.6.8)."""
 
     name = "CM ConnectReply"
@@ -348,19 +257,12 @@ class CMReply(_OfBothEnds, _OfQueuePair):
         BitField("reserved", 0, 4),
         XLongField("localcaguid", 0),
     )
-    vendorid_h: int
-    vendorid_m: int
-    vendorid_l: int
-    respres: int
-    tgtackdelay: int
-    failoveracc: int
-    reserved: int
 
     def mysummary(self) -> str:
         return f"CM REP QPN 0x{self.localqpn:06x} PSN 0x{self.startpsn:06x}"
 
 
-class CMReadyToUse(_OfBothEnds):
+class CMReadyToUse(CMMessage):
     """RTU: 8 bytes, and 224 bytes of private data (12.6.9)."""
 
     name = "CM ReadyToUse"
@@ -368,7 +270,7 @@ class CMReadyToUse(_OfBothEnds):
     fields_desc = _IDS
 
 
-class CMDisconnectRequest(_OfBothEnds):
+class CMDisconnectRequest(CMMessage):
     """DREQ: 12 bytes, and 220 bytes of private data (12.6.10)."""
 
     name = "CM DisconnectRequest"
@@ -378,11 +280,9 @@ class CMDisconnectRequest(_OfBothEnds):
         X3BytesField("remoteqpneecn", 0),
         ByteField("reserved", 0),
     )
-    remoteqpneecn: int
-    reserved: int
 
 
-class CMDisconnectReply(_OfBothEnds):
+class CMDisconnectReply(CMMessage):
     """DREP: 8 bytes, and 224 bytes of private data (12.6.11)."""
 
     name = "CM DisconnectReply"
@@ -390,7 +290,7 @@ class CMDisconnectReply(_OfBothEnds):
     fields_desc = _IDS
 
 
-class CMLoadAlternatePath(_OfBothEnds, _WithAlternatePath):
+class CMLoadAlternatePath(CMMessage):
     """LAP: 64 bytes, and 168 bytes of private data (12.8.1)."""
 
     name = "CM LoadAlternatePath"
@@ -418,15 +318,9 @@ class CMLoadAlternatePath(_OfBothEnds, _WithAlternatePath):
         BitField("alt_localacktout", 0, 5),
         BitField("alt_reserved3", 0, 3),
     )
-    reserved0: int
-    remoteqpneecn: int
-    remoteresptout: int
-    reserved1: int
-    reserved2: int
-    alt_reserved3: int
 
 
-class CMAlternatePathResponse(_OfBothEnds):
+class CMAlternatePathResponse(CMMessage):
     """APR: 84 bytes with 72 bytes of additional information, and 148 bytes of private data (12.8.2)."""
 
     name = "CM AlternatePathResponse"
@@ -438,10 +332,6 @@ class CMAlternatePathResponse(_OfBothEnds):
         ShortField("reserved", 0),
         XStrFixedLenField("addinfo", bytes(72), length=72),
     )
-    addinfolen: int
-    apstatus: int
-    reserved: int
-    addinfo: bytes
 
 
 class CMServiceIDRequest(_ForService):
@@ -455,8 +345,6 @@ class CMServiceIDRequest(_ForService):
         ShortField("reserved", 0),
         XLongField("serviceid", 0),
     )
-    requestid: int
-    reserved: int
 
 
 class CMServiceIDReply(CMMessage):
@@ -475,15 +363,6 @@ class CMServiceIDReply(CMMessage):
         XIntField("qkey", 0),
         XStrFixedLenField("addinfo", bytes(72), length=72),
     )
-    requestid: int
-    status: int
-    addinfolen: int
-    vendorid_h: int
-    qpn: int
-    vendorid_l: int
-    serviceid: int
-    qkey: int
-    addinfo: bytes
 
 
 CM_MESSAGES: dict[int, tuple[str, Any]] = {

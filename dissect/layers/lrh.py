@@ -55,16 +55,6 @@ class LRH(Header):
         ShortField("slid", 0),
         VcrcField(),
     )
-    vl: int
-    lver: int
-    sl: int
-    resv2: int
-    lnh: int | None
-    dlid: int
-    resv5: int
-    pktlen: int | None
-    slid: int
-    vcrc: int | bytes | None
 
     @classmethod
     def dispatch_hook(cls, _pkt: bytes | None = None, *args: Any, **kargs: Any) -> LayerClass:
@@ -107,9 +97,6 @@ class ERFExtension(Header):
 
     name = "ERF extension"
     fields_desc = (BitField("more", 0, 1), BitField("type", 0, 7), XBitField("value", 0, 56))
-    more: int
-    type: int
-    value: int
 
     def guess_payload_class(self, payload: bytes) -> LayerClass:
         if self.more:
@@ -125,8 +112,6 @@ class ERFPad(Header):
 
     name = "ERF Ethernet offset"
     fields_desc = (ByteField("offset", 0), ByteField("pad", 0))
-    offset: int
-    pad: int
 
     def guess_payload_class(self, payload: bytes) -> LayerClass:
         frame: LayerClass = Ether
@@ -149,13 +134,6 @@ class ERF(Header):
         XShortField("lctr", 0),
         ShortField("wlen", None),
     )
-    time: int
-    extended: int
-    type: int
-    flags: int
-    rlen: int | None
-    lctr: int
-    wlen: int | None
 
     @classmethod
     def dispatch_hook(cls, _pkt: bytes | None = None, *args: Any, **kargs: Any) -> LayerClass:

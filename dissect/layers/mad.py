@@ -132,16 +132,6 @@ class MAD(Header):
         ShortField("reserved", 0),
         XIntField("attributemodifier", 0),
     )
-    baseversion: int
-    mgmtclass: int
-    classversion: int
-    method: int
-    status: int
-    classspecific: int
-    transactionid: int
-    attributeid: int
-    reserved: int
-    attributemodifier: int
 
     def mysummary(self) -> str:
         return str(self.sprintf("MAD %MAD.mgmtclass% %MAD.method% %MAD.attributeid%"))

@@ -56,32 +56,17 @@ def _control(tagged: int, opcode: int) -> tuple[Any, ...]:
     )
 
 
-class _Segment(Header):
-    """The fields of ``_control``."""
-
-    __slots__ = ()
-    tagged_flag: int
-    last_flag: int
-    rsvd: int
-    dv: int
-    version: int
-    rsv: int
-    opcode: int
-
-
-class DDPTagged(_Segment):
+class DDPTagged(Header):
     """Tagged segment: RDMA Write or Read Response (RFC 5041, 4.2; RFC 5040, 4.3 and 4.5), 14 bytes."""
 
     name = "DDP tagged"
     fields_desc = (*_control(1, codes.WRITE), XIntField("stag", 0), XLongField("tagged_offset", 0))
-    stag: int
-    tagged_offset: int
 
     def mysummary(self) -> str:
         return f"{codes.opcode_name(self.opcode)} STag 0x{self.stag:08x} TO 0x{self.tagged_offset:x}"
 
 
-class DDPUntagged(_Segment):
+class DDPUntagged(Header):
     """Untagged segment: everything else (RFC 5041, 4.3; RFC 5040, 4.4 and 4.6 to 4.8), 18 bytes.
 
     ``inval_stag`` is reserved where the opcode is no Send with Invalidate.  A Send to or from TCP port 20049 is
@@ -96,10 +81,6 @@ class DDPUntagged(_Segment):
         IntField("msn", 1),
         IntField("mo", 0),
     )
-    inval_stag: int
-    qn: int
-    msn: int
-    mo: int
 
     def guess_payload_class(self, payload: bytes) -> type[Any]:
         row = codes.OPCODES.get(self.opcode)
@@ -134,11 +115,6 @@ class RDMAPReadRequest(Header):
         XIntField("srcstag", 0),
         XLongField("srcto", 0),
     )
-    sinkstag: int
-    sinkto: int
-    rdmardsz: int
-    srcstag: int
-    srcto: int
 
 
 class _ErrorTypeField(BitField):  # type: ignore[misc]
@@ -173,14 +149,6 @@ class RDMAPTerminate(Header):
         XBitField("term_rsvd", 0, 13),
         ConditionalField(ShortField("term_ddp_seg_len", 0), lambda header: header.term_hdrct_m),
     )
-    term_layer: int
-    term_etype: int
-    term_errcode: int
-    term_hdrct_m: int
-    hdrct_d: int
-    hdrct_r: int
-    term_rsvd: int
-    term_ddp_seg_len: int | None
 
     def guess_payload_class(self, payload: bytes) -> type[Any]:
         return ddp_class(payload) if self.hdrct_d else Raw
@@ -194,7 +162,6 @@ class RDMAPImmediateData(Header):
 
     name = "RDMA Immediate Data"
     fields_desc = (XLongField("immediate", 0),)
-    immediate: int
 
 
 class RDMAPAtomicRequest(Header):
@@ -212,15 +179,6 @@ class RDMAPAtomicRequest(Header):
         LongField("compare_data", 0),
         XLongField("compare_mask", 0),
     )
-    reserved: int
-    opcode: int
-    request_identifier: int
-    remote_stag: int
-    remote_tagged_offset: int
-    add_data: int
-    add_mask: int
-    compare_data: int
-    compare_mask: int
 
 
 class RDMAPAtomicResponse(Header):
@@ -228,8 +186,6 @@ class RDMAPAtomicResponse(Header):
 
     name = "RDMA Atomic Response"
     fields_desc = (IntField("original_request_identifier", 0), LongField("original_remote_data_value", 0))
-    original_request_identifier: int
-    original_remote_data_value: int
 
 
 RDMAP_HEADERS: dict[str, type[Any]] = {
@@ -271,14 +227,6 @@ class _Startup(Header):
     """What Request and Reply have in common; ``pdlength`` is computed where it is None."""
 
     __slots__ = ()
-    key: bytes
-    marker_flag: int
-    crc_flag: int
-    rej_flag: int
-    enhanced_flag: int
-    res: int
-    rev: int
-    pdlength: int | None
 
     def post_build(self, pkt: bytes, pay: bytes) -> bytes:
         if self.pdlength is None:
@@ -340,12 +288,6 @@ class MPAEnhanced(Header):
         BitField("d", 0, 1),
         BitField("ord", 0, 14),
     )
-    a: int
-    b: int
-    ird: int
-    c: int
-    d: int
-    ord: int
 
     def guess_payload_class(self, payload: bytes) -> type[Any]:
         return private_data_class(payload)
@@ -376,9 +318,6 @@ class FPDU(Header):
 
     name = "FPDU"
     fields_desc = (ShortField("ulpdulength", None), TrailingField("pad"), _CrcField("crc"))
-    ulpdulength: int | None
-    pad: bytes | None
-    crc: int | bytes | None
     crc_in_use: bool | None = None
     """None: not known."""
     _wire: bytes | None = None

@@ -69,13 +69,6 @@ class AuthSys(Structure):
         FieldLenField("gids_count", None, fmt="I", count_of="gids"),
         FieldListField("gids", [], IntField("gid", 0), count_from=lambda auth: _gids(auth.gids_count)),
     )
-    stamp: int
-    machinename_length: int | None
-    machinename: bytes
-    uid: int
-    gid: int
-    gids_count: int | None
-    gids: list[int]
 
 
 def _gids(count: int) -> int:
@@ -96,12 +89,6 @@ class GSSCredential(Structure):
         FieldLenField("handle_length", None, fmt="I", length_of="handle"),
         OpaqueField("handle", "handle_length", MAX_AUTH_BYTES),
     )
-    version: int
-    gss_proc: int
-    seq_num: int
-    service: int
-    handle_length: int | None
-    handle: bytes
 
 
 class AuthBodyField(PacketField):  # type: ignore[misc]
@@ -147,9 +134,6 @@ class OpaqueAuth(Item):
         FieldLenField("length", None, fmt="I", length_of="body"),
         AuthBodyField("body"),
     )
-    flavor: int
-    length: int | None
-    body: Any
 
     @classmethod
     def size_at(cls, data: bytes, at: int) -> int:
@@ -178,12 +162,6 @@ class ONCRPCCall(Structure):
         ItemField("cred", Credential(), Credential),
         ItemField("verf", OpaqueAuth(), OpaqueAuth),
     )
-    rpcvers: int
-    prog: int
-    vers: int
-    proc: int
-    cred: Credential
-    verf: OpaqueAuth
 
     def mysummary(self) -> str:
         return f"ONC RPC call program {self.prog} version {self.vers} procedure {self.proc}"
@@ -220,13 +198,6 @@ class ONCRPCReply(Structure):
             lambda reply: _denied(reply) and reply.reject_stat == AUTH_ERROR,
         ),
     )
-    reply_stat: int
-    verf: OpaqueAuth | None
-    accept_stat: int | None
-    reject_stat: int | None
-    low: int | None
-    high: int | None
-    auth_stat: int | None
 
     def mysummary(self) -> str:
         if _accepted(self):
@@ -239,8 +210,6 @@ class RecordMark(Header):
 
     name = "Record mark"
     fields_desc = (BitField("last_fragment", 1, 1), BitField("length", 0, 31))
-    last_fragment: int
-    length: int
 
 
 class ONCRPC(Header):
@@ -248,8 +217,6 @@ class ONCRPC(Header):
 
     name = "ONC RPC"
     fields_desc = (XIntField("xid", 0), IntEnumField("msg_type", CALL, MESSAGE_TYPES))
-    xid: int
-    msg_type: int
 
 
 bind_layers(ONCRPC, ONCRPCCall, msg_type=CALL)

@@ -29,12 +29,6 @@ class RPCRDMAPrivateData(Header):
         SizeField("send_size", 3),
         SizeField("receive_size", 3),
     )
-    format_identifier: int
-    version: int
-    reserved: int
-    r: int
-    send_size: int
-    receive_size: int
 
     def mysummary(self) -> str:
         sizes = f"send {(self.send_size + 1) * SIZE_UNIT} receive {(self.receive_size + 1) * SIZE_UNIT}"
@@ -55,7 +49,6 @@ class ConsumerPrivateData(Header):
 
     name = "Consumer private data"
     fields_desc = (_BytesBefore("load", b""),)
-    load: bytes
 
     def guess_payload_class(self, payload: bytes) -> type[Any]:
         return RPCRDMAPrivateData

@@ -68,14 +68,6 @@ class GRH(Header):
         IP6Field("sgid", "::"),
         IP6Field("dgid", "::"),
     )
-    ipver: int
-    tclass: int
-    flowlabel: int
-    paylen: int | None
-    nxthdr: int
-    hoplmt: int
-    sgid: str
-    dgid: str
 
     def post_build(self, pkt: bytes, pay: bytes) -> bytes:
         if self.paylen is None:

@@ -71,9 +71,6 @@ class RDMASegment(Item):
 
     name = "RDMA segment"
     fields_desc = (XIntField("handle", 0), IntField("length", 0), XLongField("offset", 0))
-    handle: int
-    length: int
-    offset: int
 
 
 class ReadSegment(Item):
@@ -86,10 +83,6 @@ class ReadSegment(Item):
         IntField("length", 0),
         XLongField("offset", 0),
     )
-    position: int
-    handle: int
-    length: int
-    offset: int
 
 
 class SegmentsField(PacketListField):  # type: ignore[misc]
@@ -110,8 +103,6 @@ class SegmentArray(Item):
         FieldLenField("count", None, fmt="I", count_of="segments"),
         SegmentsField("segments", [], RDMASegment),
     )
-    count: int | None
-    segments: list[RDMASegment]
 
     @classmethod
     def size_at(cls, data: bytes, at: int) -> int:
@@ -126,15 +117,6 @@ CHUNKS = (
 """What a message advertises or gives back, as Scapy fields."""
 
 
-class _WithChunks(Structure):
-    """A body with the fields of ``CHUNKS``."""
-
-    __slots__ = ()
-    reads: list[ReadSegment]
-    writes: list[SegmentArray]
-    reply: SegmentArray | None
-
-
 class _WithPayload(Header):
     """A body behind which a Payload stream may stand."""
 
@@ -144,20 +126,18 @@ class _WithPayload(Header):
         return oncrpc_class(payload)
 
 
-class RDMA2Msg(_WithPayload, _WithChunks):
+class RDMA2Msg(_WithPayload, Structure):
     """Body of an RDMA2_MSG: direction and three chunk lists; the Payload stream follows."""
 
     name = "RDMA2_MSG"
     fields_desc = (EnumField("rdma_direction", 0, DIRECTION_NAMES), *CHUNKS)
-    rdma_direction: int
 
 
-class RDMA2Nomsg(_WithChunks):
+class RDMA2Nomsg(Structure):
     """Body of an RDMA2_NOMSG: direction and three chunk lists, one of which carries the whole RPC message."""
 
     name = "RDMA2_NOMSG"
     fields_desc = (EnumField("rdma_direction", 0, DIRECTION_NAMES), *CHUNKS)
-    rdma_direction: int
 
 
 def _error_fields(names: dict[int, str]) -> tuple[Any, ...]:
@@ -169,16 +149,7 @@ def _error_fields(names: dict[int, str]) -> tuple[Any, ...]:
     )
 
 
-class _Error(Header):
-    """The fields of ``_error_fields``."""
-
-    __slots__ = ()
-    err: int
-    vers_low: int | None
-    vers_high: int | None
-
-
-class RDMA2Error(_Error):
+class RDMA2Error(Header):
     """Body of an RDMA2_ERROR: why, and for RDMA2_ERR_VERS the versions supported.
 
     The text of version-two-01, 3.2, gives it a direction word, its XDR in 4.2 does not.  This is the XDR.
@@ -220,8 +191,6 @@ class Xcharval(Item):
         IntEnumField("which", 1, {code: kind.name for code, kind in CHARACTERISTICS.items()}),
         ValueField("value"),
     )
-    which: int
-    value: int | bool | bytes
 
     @classmethod
     def size_at(cls, data: bytes, at: int) -> int:
@@ -276,22 +245,7 @@ OPTION_LAYERS = {code: option_layer(kind) for code, kind in OPTIONS.items()}
 globals().update({layer.__name__: layer for layer in OPTION_LAYERS.values()})
 
 if TYPE_CHECKING:
-
-    class ROPT_INITXCH(Structure):
-        start: list[Xcharval]
-        nochg: list[int]
-
-    class ROPT_REQXCH(Structure):
-        want: list[Xcharval]
-
-    class ROPT_RESPXCH(Structure):
-        done: list[int]
-        rej: list[int]
-        pend: list[int]
-
-    class ROPT_UPDXCH(Structure):
-        now: Xcharval
-        pendclr: int
+    ROPT_INITXCH = ROPT_REQXCH = ROPT_RESPXCH = ROPT_UPDXCH = Structure
 
 
 class OpttypeField(IntEnumField):  # type: ignore[misc]
@@ -336,35 +290,30 @@ class RDMA2Optional(_WithPayload, Structure):
         OpttypeField("opttype", None, {code: kind.name for code, kind in OPTIONS.items()}),
         OptinfoField("optinfo", None, Raw),
     )
-    rdma_direction: int
-    opttype: int | None
-    optinfo: Any
 
 
-class RDMAMsg(_WithPayload, _WithChunks):
+class RDMAMsg(_WithPayload, Structure):
     """Body of an RDMA_MSG: three chunk lists; the Payload stream follows (RFC 8166, 4.1 and 4.4)."""
 
     name = "RDMA_MSG"
     fields_desc = CHUNKS
 
 
-class RDMANomsg(_WithChunks):
+class RDMANomsg(Structure):
     """Body of an RDMA_NOMSG: three chunk lists, one of which carries the whole RPC message."""
 
     name = "RDMA_NOMSG"
     fields_desc = CHUNKS
 
 
-class RDMAMsgp(_WithPayload, _WithChunks):
+class RDMAMsgp(_WithPayload, Structure):
     """Body of an RDMA_MSGP, which is no longer supported (RFC 8166, 4.6)."""
 
     name = "RDMA_MSGP"
     fields_desc = (IntField("align", 0), IntField("thresh", 0), *CHUNKS)
-    align: int
-    thresh: int
 
 
-class RDMAError(_Error):
+class RDMAError(Header):
     """Body of an RDMA_ERROR: why, and for RDMA_ERR_VERS the versions supported (RFC 8166, 4.5)."""
 
     name = "RDMA_ERROR"
@@ -394,10 +343,6 @@ class RPCRDMA(Header):
             fmt="I",
         ),
     )
-    xid: int
-    version: int
-    credits: int
-    procedure: int
 
     def guess_payload_class(self, payload: bytes) -> type[Any]:
         unknown = RDMAError if self.procedure == RDMA_ERROR else Raw
