@@ -215,6 +215,8 @@ class DisconnectRequested(NamedTuple):
     """DREQ: the flow it travels beside ends."""
 
     key: int
+    comm_ids: tuple[int | None, int]
+    """Of the sender and the receiver."""
 
 
 class HalfKnown(NamedTuple):
@@ -270,7 +272,8 @@ class Management:
             del self.requests[name]
             return Refused(request_seen, Endpoint(self.addresses.name(source), 0), message.reason_name)
         elif message.kind == "DREQ" and message.remote_qpn is not None:
-            return DisconnectRequested(flow_key(source, destination, message.remote_qpn))
+            key = flow_key(source, destination, message.remote_qpn)
+            return DisconnectRequested(key, (message.local_comm_id, message.remote_comm_id))
         return None
 
     def forget(self, request: ConnectionRequest) -> None:

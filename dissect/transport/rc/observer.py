@@ -50,6 +50,8 @@ class _Change(NamedTuple):
 
     row: int
     binding: Binding
+    reused: bool
+    """Another connection had the flow before, of which packets may come late."""
 
 
 class Bindings:
@@ -60,20 +62,34 @@ class Bindings:
         """At the start of the batch."""
         self._changes: dict[int, list[_Change]] = {}
         """In the batch."""
+        self._before: dict[int, Binding] = {}
+        """What had flows before, whose packets may come late: none came of their connections yet."""
 
     def current(self, key: int) -> Binding | None:
         """After the changes so far."""
         changes = self._changes.get(key)
         return changes[-1].binding if changes else self.bound.get(key)
 
+    def disconnected(self, event: DisconnectRequested) -> Binding | None:
+        """What a DREQ ends: it may come late, when the next connection has the queue pair."""
+        changes = [change.binding for change in self._changes.get(event.key, ())]
+        owners = *changes[::-1], self.bound.get(event.key), self._before.get(event.key)
+        for owner in owners:
+            if owner is None or owner.link.request is None or owner.link.request.local_comm_id in event.comm_ids:
+                return owner
+        return None
+
     def since(self, key: int) -> int:
         """The row of the batch from which on the flow has been what it is after the changes so far."""
         changes = self._changes.get(key)
         return changes[-1].row if changes else 0
 
-    def change(self, key: int, row: int, binding: Binding) -> None:
-        """From ``row`` of the batch on, a flow belongs to another connection."""
-        self._changes.setdefault(key, []).append(_Change(row, binding))
+    def change(self, key: int, row: int, binding: Binding, reused: bool = False) -> None:
+        """From ``row`` of the batch on, a flow belongs to another connection.
+
+        ``reused``: from the first packet on that has a PSN of that one.
+        """
+        self._changes.setdefault(key, []).append(_Change(row, binding, reused))
 
     def sort(self, rows: Rows, indices: Int64s) -> Iterator[tuple[int, Binding | None, Int64s]]:
         """Key, binding and rows of each flow in ``rows[indices]``; then the changes hold for what follows."""
@@ -83,27 +99,67 @@ class Bindings:
         starts = places(np.diff(keys, prepend=~keys[:1]))
         ends = [*starts[1:].tolist(), len(keys)]
         for key, start, end in zip(keys[starts].tolist(), starts.tolist(), ends, strict=False):
-            for binding, part in self._split(key, indices[start:end]):
+            for binding, part in self._split(key, indices[start:end], rows["psn"]):
                 yield key, binding, part
-        for key, changes in self._changes.items():
-            self.bound[key] = changes[-1].binding
-        self._changes = {}
+        for key in [*self._changes]:
+            for _ in self._split(key, _NO_ROWS, rows["psn"]):
+                pass
 
-    def _split(self, key: int, members: Int64s) -> Iterator[tuple[Binding | None, Int64s]]:
-        binding = self.bound.get(key)
-        for row, changed in self._changes.get(key, ()):
-            before = int(members.searchsorted(row))
-            if before:
-                yield binding, members[:before]
-            members = members[before:]
-            binding = changed
-        if len(members):
-            yield binding, members
+    def _split(self, key: int, members: Int64s, psns: Rows) -> Iterator[tuple[Binding | None, Int64s]]:
+        """The packets of a flow by what they belong to, up to the end of the batch."""
+        binding, before = self.bound.get(key), self._before.pop(key, None)
+        last = _NO_ROWS
+        changes = self._changes.pop(key, ())
+        for start, change in zip((*[change.row for change in changes], None), (None, *changes), strict=True):
+            if change is not None:
+                before = (before or binding) if change.reused else None
+                self.bound[key] = binding = change.binding
+            stop = None if start is None else int(members.searchsorted(start))
+            part, members = members[:stop], members[len(members) if stop is None else stop :]
+            if before is not None and binding is not None and len(part):
+                late = _late(before.link, binding.link.connection, psns[part].astype(np.int64), last)
+                if late:
+                    yield before, part[:late]
+                part = part[late:]
+            if len(part):
+                before = None
+                yield binding, part
+                last = psns[part[-NEAR:]].astype(np.int64)
+        if before is not None:
+            self._before[key] = before
 
     def drop(self, numbers: set[int]) -> None:
         """No packet of the connections with these numbers is expected."""
-        for key in [key for key, binding in self.bound.items() if binding.link.connection.number in numbers]:
-            del self.bound[key]
+        for bound in (self.bound, self._before):
+            for key in [key for key, binding in bound.items() if binding.link.connection.number in numbers]:
+                del bound[key]
+
+
+NEAR = 64
+"""Packets of a flow, of which what comes late of the same connection has to be the neighbour."""
+_NO_ROWS = np.empty(0, np.int64)
+
+
+def _late(before: RcLink, connection: Connection, psns: Int64s, last: Int64s) -> int:
+    """How many packets of a flow come late, of what had the flow before the connection; by their PSNs.
+
+    ``last``: those of packets before.  A flow has PSNs of both ends: of requests, and of responses to the other's.
+    """
+    ahead = _ahead(psns, [end.start_psn for end in connection.endpoints if end.start_psn is not None])
+    fits = places(ahead < HELD_PACKETS)
+    late = int(fits[0]) if len(fits) else len(psns)
+    heads = [*[queue.head for queue in before.queues], *[end.start_psn for end in before.connection.endpoints]]
+    known = np.append(last, [head for head in heads if head is not None]).astype(np.int64)
+    if late and len(known):
+        away = np.minimum(_ahead(psns[:late], known), _ahead(-psns[:late], -known))
+        nearer = places(ahead[:late] < away)
+        late = int(nearer[0]) if len(nearer) else late
+    return late
+
+
+def _ahead(psns: Int64s, known: Sequence[int] | Int64s) -> Int64s:
+    """By how many each PSN is ahead of the last of these before it."""
+    return np.array(((psns[:, None] - np.array(known)) % PSN.modulus).min(axis=1))
 
 
 NOTICE, DAMAGED, WRONG = "CNP", "damaged", "wrong ICRC"
@@ -424,7 +480,7 @@ class RcObserver:
             connection.ended_by = f"REJ ({event.reason})"
             connection.last_frame, connection.last_time = frame, time
         elif isinstance(event, DisconnectRequested):
-            binding = self.bindings.current(event.key)
+            binding = self.bindings.disconnected(event)
             if binding is not None and not binding.link.connection.ended_by:
                 link = binding.link
                 link.connection.ended_by = DISCONNECTED[binding.sender]
@@ -452,27 +508,28 @@ class RcObserver:
         link = self._link(connection, request, (int(rows["frame"][index]), BY_CM, 0))
         link.connection.path_mtu = request.path_mtu
         link.connection.first_frame, link.connection.first_time = event.frame, event.time
+        starting = [end.start_psn for end in connection.endpoints if end.start_psn is not None]
         for key, sender in ((to_passive, 0), (to_active, 1)):
             old = self.bindings.current(key)
+            former = None if old is None else old.link.connection
             start = index
-            if old is None or old.link.connection.ended_by:
+            if former is None or former.ended_by or (starting and former.first_frame < request.frame):
                 start = bisect_left(self._frames, request.frame, 0, index)
-                if old is not None:
-                    start = self._first_of(link, key, rows, start, index)
-                # Where an earlier connection had the queue pair at that time, times contradict the file: that decides.
-                if old is None or old.link.connection.ended_time <= request.time:
-                    start = self._first_early(link, request, key, rows, start, old is not None)
+            # Where an earlier connection had the queue pair at that time, times contradict the file: that decides.
+            if former is None or former.ended_time <= request.time:
+                start = self._first_early(link, request, key, rows, start, former)
+                if former is None:
                     self._early(link, sender, self.unpaired.release(key), request)
-            self.bindings.change(key, start, Binding(link, sender))
+            self.bindings.change(key, start, Binding(link, sender), reused=former is not None and bool(starting))
             self.management.half_known.pop(key, None)
 
     def _first_early(
-        self, link: RcLink, request: ConnectionRequest, key: int, rows: Rows, start: int, reused: bool
+        self, link: RcLink, request: ConnectionRequest, key: int, rows: Rows, start: int, former: Connection | None
     ) -> int:
         """The first row of flow ``key`` that is of the connection that ``request``, in row ``start``, asked for.
 
         A capture of several interfaces may have packets in the file before the REQ, though their times are later.
-        ``reused``: an earlier connection had the flow, so that they have to begin with a starting PSN.
+        Where a former connection had the flow, they have to begin with a starting PSN, their own if that one goes on.
         """
         if self._by_flow is None:
             keys = flow_keys(rows["source"], rows["destination"], rows["dest_qp"])
@@ -486,24 +543,11 @@ class RcObserver:
         early = mine[_behind(request, rows["time"][mine])]
         if not len(early):
             return start
-        first_psns = [end.start_psn for end in link.connection.endpoints]
-        if reused and None not in first_psns and int(rows["psn"][early[0]]) not in first_psns:
-            return start
-        return int(early[0])
-
-    def _first_of(self, link: RcLink, key: int, rows: Rows, start: int, stop: int) -> int:
-        """The first of rows [start, stop), from REQ to REP, of flow ``key`` and their connection; else ``stop``.
-
-        What comes late of the connection that had the flow before has PSNs of its own.
-        """
-        first_psns = [end.start_psn for end in link.connection.endpoints if end.start_psn is not None]
-        if not first_psns:
-            return start
-        between = rows[start:stop]
-        mine = places(flow_keys(between["source"], between["destination"], between["dest_qp"]) == key)
-        ahead = between["psn"][mine].astype(np.int64)[:, None] - first_psns
-        fits = places((ahead % PSN.modulus).min(axis=1) < HELD_PACKETS)
-        return start + int(mine[fits[0]]) if len(fits) else stop
+        own = {end.start_psn for end in link.connection.endpoints}
+        if former is not None and not former.ended_by:
+            own -= {None, *[end.start_psn for end in former.endpoints]}
+        known = former is None or None in own or int(rows["psn"][early[0]]) in own
+        return int(early[0]) if known else start
 
     def _early(self, link: RcLink, sender: int, flow: Flow | None, request: ConnectionRequest) -> None:
         """Packets of a flow from its REQ on belong to the link; what is older waits on."""
@@ -643,9 +687,6 @@ def _began(pair: Pair) -> int:
 def _next_look(frame: int) -> int:
     """The frame behind which partners are looked for, the next after one."""
     return max(FIRST_LOOK, 1 << frame.bit_length()) if frame < EACH_LOOK else (frame // EACH_LOOK + 1) * EACH_LOOK
-
-
-_NO_ROWS = np.empty(0, np.int64)
 
 
 def _behind(request: ConnectionRequest, times: Int64s) -> slice:

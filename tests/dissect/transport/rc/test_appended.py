@@ -46,6 +46,17 @@ def one_rpc() -> list[Frame]:
     return Capture(wire).frames
 
 
+def bunched(frames: list[Frame], size: int, server_first: bool) -> list[Frame]:
+    """As two interfaces give them: of so many, those of one sender before those of the other."""
+    client = frames[0].data[6:12]
+    groups = [frames[start : start + size] for start in range(0, len(frames), size)]
+    return [
+        frame
+        for group in groups
+        for frame in sorted(group, key=lambda frame: (frame.data[6:12] == client) == server_first)
+    ]
+
+
 def reused_queue_pairs(disconnect: bool = True) -> list[Frame]:
     """Two connections after each other on the same queue pairs."""
     wire = Wire(mtu=1024)
@@ -97,3 +108,29 @@ def test_a_clock_that_was_set_back(cut: int, step: int) -> None:
         analyzer, rpcs = analyzed([*frames[:at], *later(frames[at:], -90 * SECOND)], step)
         assert contents(rpcs) == contents(once)
         assert len(analyzer.connections) == 2
+
+
+@pytest.mark.parametrize("disconnect", [True, False])
+@pytest.mark.parametrize("server_first", [True, False])
+@pytest.mark.parametrize("size", [5, 20, 60])
+def test_queue_pairs_that_are_reused_while_interfaces_are_captured_one_behind_the_other(
+    size: int, server_first: bool, disconnect: bool
+) -> None:
+    frames = reused_queue_pairs(disconnect)
+    _, rpcs = analyzed(bunched(frames, size, server_first), 100_000)
+    assert contents(rpcs) == contents(analyzed(frames, 100_000)[1])
+    assert [rpc.connection.packets for rpc in rpcs] == [(24, 24)] * 12
+
+
+@pytest.mark.parametrize("disconnect", [True, False])
+@pytest.mark.parametrize("step", [7, 100_000])
+@pytest.mark.parametrize("server_first", [True, False])
+@pytest.mark.parametrize("size", [5, 20, 60])
+def test_no_wrong_bytes_of_reused_queue_pairs_where_the_clock_is_set_back_as_well(
+    size: int, server_first: bool, step: int, disconnect: bool
+) -> None:
+    frames = reused_queue_pairs(disconnect)
+    half = len(frames) // 2
+    captured = bunched([*frames[:half], *later(frames[half:], -30 * SECOND)], size, server_first)
+    _, rpcs = analyzed(captured, step)
+    assert contents([rpc for rpc in rpcs if rpc.state == "complete"]) <= contents(analyzed(frames, step)[1])
