@@ -81,8 +81,6 @@ class SentMessage(OfMessage):
     """An RDMA_ERROR: the message that it refuses, where that is no call."""
     peer_versions: frozenset[int] = frozenset()
     """An RDMA_ERROR: the versions of all that the other end had sent."""
-    relieved: int | None = None
-    """Nanoseconds from an opening message of the client to the next answer; None where none came."""
 
     @property
     def header(self) -> TransportHeader:

@@ -209,10 +209,8 @@ class VersionTwoState:
         self.refusals = refusals
         self.sent = [0, 0]
         """Messages of either end."""
-        self.opening: list[SentMessage] = []
-        """Messages of the client that nothing has answered, before an answer that is no error."""
         self.waiting = 0
-        """How many they are."""
+        """Messages of the client that nothing has answered, before an answer that is no error."""
         self.settled = False
         """There was one."""
         self.larger = [(0, 0), (0, 0)]
@@ -234,14 +232,9 @@ class VersionTwoState:
         if self.settled:
             return
         if sender == 0:
-            self.opening.append(sent)
-            del self.opening[:-REMEMBERED]
             self.waiting += 1
             return
-        for opened in self.opening:
-            opened.relieved = message.time - opened.message.time
         self.settled = bool(self.waiting) and header.procedure != RDMA_ERROR and not header.problem
-        self.opening.clear()
         self.waiting = 0
 
     def routine_sent(self, calls: int, replies: Sequence[int]) -> None:
@@ -250,9 +243,6 @@ class VersionTwoState:
         self.sent[1] += len(replies)
         if self.settled or not replies:
             return
-        for sent in self.opening:
-            sent.relieved = replies[0] - sent.message.time
-        self.opening.clear()
         self.waiting = 0
         self.settled = True
 
@@ -356,8 +346,6 @@ class RoutineRows:
         self.reply_frames: list[int] = []
         self.reply_times: list[int] = []
         self.granted: list[int] = []
-        self.reliefs: tuple[list[int], list[int]] = [], []
-        """Frames and times of all replies that grant credits, those that are objects included."""
         self.called = self.answered = 0
         self.made = 0
         """Calls that became objects before they were answered."""
@@ -376,19 +364,10 @@ class RoutineRows:
         self.call_frames += calls.frame.tolist()
         self.call_times += calls.time.tolist()
         self.requested += calls.credits.tolist()
-        answered, times = replies.frame.tolist(), replies.time.tolist()
-        self.reply_frames += answered
-        self.reply_times += times
+        self.reply_frames += replies.frame.tolist()
+        self.reply_times += replies.time.tolist()
         self.granted += replies.credits.tolist()
-        self.reliefs[0].extend(answered)
-        self.reliefs[1].extend(times)
         self.advance(len(self.call_frames), len(self.reply_frames))
-
-    def relief(self, frame: int) -> int | None:
-        """When the first reply behind a call in ``frame`` came."""
-        frames, times = self.reliefs
-        answer = bisect_right(frames, frame)
-        return times[answer] if answer < len(times) else None
 
     def advance(self, called: int, answered: int) -> None:
         """So many calls and replies have happened."""
@@ -406,7 +385,7 @@ class RoutineRows:
         elif requested:
             grants.requested[0] = requested[-1]
         if granted and grants.unrelieved[0]:
-            grants.relieve(0, self.reply_frames[self.answered], self.reply_times[self.answered])
+            grants.relieve(0, self.reply_frames[self.answered])
         self._pass(called, answered)
         self.called, self.answered = called, answered
 
@@ -586,7 +565,7 @@ class AuditListener(Listener):
             self.answers.note_version(1, message)
             self.answered[rpc] = self.open[0].pop(rpc)
             self.last_answered[0] = max(self.last_answered[0], rpc.call.frame)
-            self._granted(0, message)
+            self.grants.replied(0, message)
             self.settling.add_routine(rpc, False)
             return
         sent = self._sent(SentMessage(self.conversation, message, 1 - caller, False, rpc))
@@ -605,16 +584,10 @@ class AuditListener(Listener):
             self.answered[rpc] = transaction
             assert rpc.call is not None
             self.last_answered[caller] = max(self.last_answered[caller], rpc.call.frame)
-        self._granted(caller, message)
+        self.grants.replied(caller, message)
         if message.header.procedure == RDMA_ERROR and rpc.call is not None:
             remember(self.errored[caller], rpc.xid, rpc)
         self.settling.add(sent)
-
-    def _granted(self, caller: int, message: Message) -> None:
-        """A reply that is an object may grant credits."""
-        if self.grants.replied(caller, message) and not caller and self.routine is not None:
-            for places, at in zip(self.routine.reliefs, (message.frame, message.time), strict=True):
-                places.append(at)
 
     def rpc_ended(self, rpc: Rpc) -> None:
         caller = int(rpc.backward)
@@ -739,7 +712,7 @@ class AuditListener(Listener):
         routine = self.routine
         assert rpc.call is not None and routine is not None
         transaction = self._transaction(routine, rpc)
-        if transaction.flow is not WITHIN and transaction.relieved is None:
+        if transaction.flow is not WITHIN:
             self.grants.unrelieved[0].append(transaction)
         self.settling.add_routine(rpc, True)
         for chunk in rpc.chunks:
@@ -796,9 +769,6 @@ class AuditListener(Listener):
         """The Transaction of a call that was a row."""
         assert rpc.call is not None
         transaction = Transaction(self.conversation, rpc, routine.exceeding.get(rpc.number, WITHIN))
-        if transaction.flow is not WITHIN:
-            relieved = routine.relief(rpc.call.frame)
-            transaction.relieved = None if relieved is None else relieved - rpc.call.time
         if rpc.number in routine.offers:
             transaction.handle_step, transaction.persistent = routine.offers[rpc.number]
             self.memory.remember(rpc, 0)

@@ -100,8 +100,8 @@ class Transaction(Subject):
     """Of the call."""
     responder_seen: bool = True
     """The responder had sent a message before the call."""
-    relieved: int | None = None
-    """Nanoseconds from the call to the next reply in its direction; None where none came."""
+    overtaken: bool = False
+    """A reply that the capture shows too late, behind a later one, may have come before the call."""
     late: list[Operation] = field(default_factory=list)
     """RDMA Reads and Writes on its memory that were issued behind the reply."""
     version_supported: bool = True
@@ -594,23 +594,18 @@ class CreditGrants:
             self.higher[caller] = highest, time + LOWERING
         self.granted[caller] = credits
 
-    def replied(self, caller: int, message: Message) -> bool:
-        """Whether a reply grants credits; an RDMA_ERROR's word is not counted on."""
+    def replied(self, caller: int, message: Message) -> None:
+        """A reply may grant credits; an RDMA_ERROR's word is not counted on."""
         credits, header = message.header.credits, message.header
-        self.relieve(caller, message.frame, message.time)
-        if credits is None or header.problem or header.procedure == RDMA_ERROR:
-            return False
-        self.grant(caller, credits, message.time)
-        return True
+        self.relieve(caller, message.frame)
+        if credits is not None and not header.problem and header.procedure != RDMA_ERROR:
+            self.grant(caller, credits, message.time)
 
-    def relieve(self, caller: int, frame: int, time: int) -> None:
-        """A reply, whatever it grants, came in ``frame`` at ``time`` (ns)."""
+    def relieve(self, caller: int, frame: int) -> None:
+        """A reply, whatever it grants, came in ``frame``."""
         last, relieved = self._relieved[caller]
         if frame < last:  # The reply before it, which was sent earlier, was captured too late.
             for transaction in relieved:
-                transaction.relieved = 0
-        for transaction in self.unrelieved[caller]:
-            assert transaction.rpc.call is not None
-            transaction.relieved = time - transaction.rpc.call.time
+                transaction.overtaken = True
         self._relieved[caller] = frame, list(self.unrelieved[caller])
         self.unrelieved[caller].clear()

@@ -11,10 +11,8 @@ from ..transaction import Transaction
 
 MUST, STATED = Level.MUST, Level.STATED
 
-SKEW = 50_000
-"""Nanoseconds by which a capture may show the two directions against each other."""
 UNMATCHED = "a reply fits no call by its XID, and may be the one that is missing"
-OUT_OF_STEP = "a reply came within 50 µs, and the capture may show the two directions out of step"
+OVERTAKEN = "the capture shows two replies in another order than they were sent"
 
 
 @rule("V1-CREDIT-ZERO", "A granted credit value is never zero", MUST,
@@ -46,10 +44,10 @@ def exceeded(transaction: Transaction, source: str) -> Judgement | None:
         return undecidable(reason)
     if flow.outstanding - flow.unmatched <= flow.limit:
         return undecidable(UNMATCHED)
+    if transaction.overtaken:
+        return undecidable(OVERTAKEN)
     if flow.outstanding <= flow.lenient:
         return undecidable("the grant was lowered less than a second before, and the requester may not have known")
-    if transaction.relieved is not None and transaction.relieved < SKEW:
-        return undecidable(OUT_OF_STEP)
     return violation(f"{flow.outstanding} calls outstanding", f"at most {flow.limit} ({source})", transaction.frames[0])
 
 
@@ -98,8 +96,8 @@ def first_alone(transaction: Transaction) -> Judgement | None:
     responder = transaction.endpoint("responder")
     if reason := transaction.missed(responder) or beheaded(transaction.connection, responder):
         return undecidable(reason)
-    if transaction.relieved is not None and transaction.relieved < SKEW:
-        return undecidable(OUT_OF_STEP)
+    if transaction.overtaken:
+        return undecidable(OVERTAKEN)
     return violation(
         f"{flow.outstanding} calls outstanding, and no reply yet", "one call at a time", transaction.frames[0]
     )
@@ -126,8 +124,8 @@ def xid_reused(transaction: Transaction) -> Judgement | None:
         return undecidable(reason)
     if transaction.conversation.unmatched_replies[rpc.backward]:
         return undecidable(UNMATCHED)
-    if transaction.relieved is not None and transaction.relieved < SKEW:
-        return undecidable(OUT_OF_STEP)
+    if transaction.overtaken:
+        return undecidable(OVERTAKEN)
     return violation(f"a call with XID 0x{rpc.xid:08x} is outstanding already", "another XID", rpc.call_frame)
 
 
@@ -162,7 +160,7 @@ def backward_proc(sent: SentMessage) -> Judgement | None:
 @rule("V1-BACKWARD-CHUNKS", "Backward messages have no chunks", MUST,
       "7.3.4, 7.3.5", "RFC 8167, 5.1 and 5.2", SentMessage, backward=True)  # fmt: skip
 def backward_chunks(sent: SentMessage) -> Judgement | None:
-    """All three chunk lists of a backward RDMA_MSG are empty.  Calls of version 2 are XC-BRS's, and
+    """All three chunk lists of a backward message are empty.  Calls of version 2 are XC-BRS's, and
     so are replies to those with chunks.
 
     Why: clients have no code to read or write a server's memory, and must not need any.
@@ -172,7 +170,7 @@ def backward_chunks(sent: SentMessage) -> Judgement | None:
     Wrong: a CB_COMPOUND with a Reply chunk.
     """
     header = sent.header
-    if header.procedure != RDMA_MSG or _other_level(sent):
+    if header.procedure not in (RDMA_MSG, RDMA_NOMSG) or _other_level(sent):
         return None
     if sent.unread:
         return undecidable(sent.unread)

@@ -57,7 +57,6 @@ from ..rule import (
     violation,
 )
 from ..transaction import Transaction
-from .credits import OUT_OF_STEP, SKEW
 from .errors import decoded, silent
 from .header import inline_payload, nothing_behind, nothing_follows
 from .inline import compare_second, ruled_elsewhere
@@ -796,8 +795,6 @@ def first_message(sent: SentMessage) -> Judgement | None:
     if terms.waiting:
         if reason := sent.missed(1) or beheaded(sent.connection, 1):
             return undecidable(reason)
-        if sent.relieved is not None and sent.relieved < SKEW:
-            return undecidable(OUT_OF_STEP)
         return violation(f"message {terms.waiting + 1}, and no answer yet", "one message alone")
     if sent.header.option == ROPT_INITXCH:
         return PASSED

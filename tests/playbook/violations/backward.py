@@ -27,7 +27,7 @@ def backward_proc(wire: Wire) -> Broken:
     connection = announced(wire)
     sent = connection.send(SERVER, header(7, NOMSG, version=connection.version, reads=[(0, connection.register(200))]))
     refuse(connection, 7, sender=CLIENT)
-    return by_server(wire, sent)
+    return by_server(wire, sent, "V1-BACKWARD-CHUNKS")
 
 
 @breaks("V1-BACKWARD-CHUNKS")
@@ -49,9 +49,7 @@ def backward_credit_zero(wire: Wire) -> Broken:
 def backward_credit_exceeded(wire: Wire) -> Broken:
     connection = announced(wire)
     recalled(callback(connection), credits=1)
-    wire.pause(1_000_000)
     calls = [callback(connection) for _ in range(2)]
-    wire.pause(1_000_000)
     for rpc in calls:
         recalled(rpc, credits=1)
     return by_server(wire, calls[1].true.call_operation)
@@ -61,7 +59,6 @@ def backward_credit_exceeded(wire: Wire) -> Broken:
 def backward_credit_first(wire: Wire) -> Broken:
     connection = announced(wire)
     calls = [callback(connection) for _ in range(2)]
-    wire.pause(1_000_000)
     for rpc in calls:
         recalled(rpc)
     return by_server(wire, calls[1].true.call_operation)

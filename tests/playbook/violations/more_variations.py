@@ -181,11 +181,8 @@ def read_after_error(wire: Wire) -> None:
 def backward_xid(wire: Wire) -> None:
     connection = announced(wire)
     recalled(callback(connection))
-    wire.pause(1000000)
     a = callback(connection, xid=99)
-    wire.pause(1000000)
     b = callback(connection, xid=99)
-    wire.pause(1000000)
     recalled(a)
     recalled(b)
 
@@ -293,7 +290,6 @@ def four_after_lowering(wire: Wire) -> None:
     hello(connection, 2)
     wire.pause(2000000000)
     cs = [call(connection, nfs3.getattr_()) for _ in range(3)]
-    wire.pause(1000000)
     for r in cs:
         reply(r, nfs3.getattr_reply(), credits=2)
 

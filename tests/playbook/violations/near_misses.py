@@ -209,7 +209,6 @@ def error_grants_nothing(wire: Wire) -> None:
     connection.send(CLIENT, hdr(connection, 7, NOMSG))
     refuse(connection, 7)
     calls = [call(connection, nfs3.getattr_()) for _ in range(2)]
-    wire.pause(1_000_000)
     for rpc in calls:
         reply(rpc, nfs3.getattr_reply())
 
@@ -429,7 +428,6 @@ def lost_credit(wire: Wire, more: int) -> None:
     recalled(callback(connection), credits=2)
     wire.pause(2_000_000_000)
     calls = [callback(connection) for _ in range(more)]
-    wire.pause(1_000_000)
     for rpc in calls:
         recalled(rpc, credits=2)
 

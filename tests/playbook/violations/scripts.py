@@ -187,7 +187,6 @@ def two_at_first(wire: Wire) -> Broken:
     """A second call before the first reply."""
     connection = wire.connect()
     calls = [call(connection, nfs3.null()) for _ in range(2)]
-    wire.pause(1_000_000)
     for rpc in calls:
         reply(rpc, nfs3.null_reply())
     return by_client(wire, calls[1].true.call_operation)

@@ -28,7 +28,6 @@ def credit_zero(wire: Wire) -> Broken:
 def credit_exceeded(wire: Wire) -> Broken:
     connection = opened(wire, credits=2)
     calls = [call(connection, nfs3.getattr_()) for _ in range(3)]
-    wire.pause(1_000_000)
     for rpc in calls:
         reply(rpc, nfs3.getattr_reply(), credits=2)
     return by_client(wire, calls[2].true.call_operation)
@@ -43,7 +42,6 @@ def credit_first(wire: Wire) -> Broken:
 def xid_reused(wire: Wire) -> Broken:
     connection = opened(wire)
     calls = [call(connection, nfs3.getattr_(), xid=77) for _ in range(2)]
-    wire.pause(1_000_000)
     for rpc in calls:
         reply(rpc, nfs3.getattr_reply())
     return by_client(wire, calls[1].true.call_operation)

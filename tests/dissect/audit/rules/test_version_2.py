@@ -173,15 +173,17 @@ def crossed(wire: Wire) -> list[Packet]:
 
 
 def pipelined(wire: Wire) -> list[Packet]:
-    """A second message, captured microseconds before the answer to the first."""
+    """A second message, captured before the answer to the first, which was acknowledged before that."""
     wire.version = 2
     connection = wire.connect()
     announce(connection, CLIENT, (RBSIZ, 8192))
-    connection.send(CLIENT, optional(2, 2, xcharspec((RBSIZ, 8192))))
+    answer = len(wire.packets)
     announce(connection, SERVER, (RBSIZ, 8192))
+    asked = len(wire.packets)
+    connection.send(CLIENT, optional(2, 2, xcharspec((RBSIZ, 8192))))
     respond(connection, SERVER, done=[0])
     hello(connection)
-    return wire.packets
+    return faults.swap(wire.packets, answer, asked - answer)
 
 
 def direction_cut(wire: Wire) -> list[Packet]:
