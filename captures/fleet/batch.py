@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rdmascope.dissect import plugged
+from rdmascope.dissect.records.schema import Record, record
 from rdmascope.dissect.records.tables import VERSION
 from rdmascope.dissect.rpcrdma.analyzer import Options
 from rdmascope.dissect.transport.connection import Connection
@@ -346,6 +347,22 @@ class BatchCapture(NamedTuple):
     entry: CaptureEntry
     known: bool
     """The data set had it."""
+
+    def record(self) -> Record:
+        """As JSON."""
+        entry = self.entry
+        return record(
+            "batch_capture",
+            capture=entry.capture,
+            host=entry.host,
+            files=list(self.unit.paths),
+            known=self.known,
+            problem=entry.problem or None,
+            damage=entry.damage or None,
+            frames=entry.frames,
+            rpcs=entry.rpcs,
+            connections=entry.connections,
+        )
 
 
 def prepare(data_set: str) -> None:

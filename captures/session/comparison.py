@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 from rdmascope.dissect.audit.auditor import Auditor
 from rdmascope.dissect.diagnosis.facts import Statement, all_detectors, diagnose
 from rdmascope.dissect.link.addresses import AddressTable
-from rdmascope.dissect.link.capture_points import CommonTraffic, LonePackets, Sightings, common_traffic, lone_packets
+from rdmascope.dissect.link.capture_points import CommonTraffic, Sightings, common_traffic, lone_packets
 from rdmascope.dissect.measure.comparison import (
     COLUMNS,
-    Change,
-    Costs,
     ProcedureCalls,
     RpcColumns,
-    SameTraffic,
     called,
     costs,
     same_traffic,
@@ -25,63 +22,17 @@ from rdmascope.dissect.measure.comparison import (
     two_runs,
 )
 from rdmascope.dissect.onc.rpc_header import NFS
+from rdmascope.dissect.records.comparison import PointsCompared, RunsCompared
 from rdmascope.dissect.records.rpc_columns import RpcBatches, TableBuilder
 from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.conversation import ENDS
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
-from rdmascope.dissect.transport.connection import WITHOUT_RDMA
 
 from ..errors import CaptureError
 from ..read.merge import look
 from ..tables.saved import holds_tables
 from .diagnosis_pass import facts_of
 from .session import Session
-
-
-@dataclass(frozen=True, slots=True)
-class PointsCompared:
-    """Two captures of the same traffic."""
-
-    client: str
-    """The capture nearer to the clients."""
-    server: str
-    common: CommonTraffic
-    """``client`` is its first point."""
-    whole: bool
-    """All packets were compared, not only those at the beginning of the captures."""
-    rpcs: SameTraffic
-    at_client: LonePackets
-    """What the client's capture alone shows."""
-    at_server: LonePackets
-
-
-@dataclass(frozen=True, slots=True)
-class RunsCompared:
-    """Two captures of different traffic."""
-
-    before: str
-    after: str
-    seconds: tuple[float, float]
-    """From the first frame to the last, of each."""
-    procedures: list[Change]
-    vanished: list[Statement]
-    """What the diagnosis of the first alone has, of each kind the worst."""
-    appeared: list[Statement]
-    """What that of the second alone has."""
-    settings: list[tuple[str, Sequence[str], Sequence[str]]]
-    """Name, values before and after, of those that differ."""
-    rules: list[tuple[str, str, int, int]]
-    """Id of a rule, role of the end, violations before and after, of those that one run has and the other has not."""
-    transports: tuple[Sequence[str], Sequence[str]] = ((), ())
-    """That carried NFS, of each."""
-    costs: tuple[Costs, Costs] | None = None
-    """Of NFS over RDMA and without it; None where both are the same, or have no procedure in common."""
-
-    @property
-    def rdma(self) -> tuple[bool, bool]:
-        """Whether RDMA carried NFS, in each."""
-        first, second = (any(name not in WITHOUT_RDMA for name in transport) for transport in self.transports)
-        return first, second
 
 
 def compare(before: Session, after: Session) -> PointsCompared | RunsCompared:

@@ -11,7 +11,7 @@ from datetime import datetime
 import click
 
 from rdmascope.captures.read.merge import processors
-from rdmascope.dissect.records.batch import batch_capture_record, batch_record
+from rdmascope.dissect.records.schema import record
 from rdmascope.dissect.units import plural
 
 from ..options import refuse_options
@@ -116,7 +116,7 @@ def command(
         entry = batch_capture.entry
         unread += bool(entry.problem)
         if as_json:
-            print_json(batch_capture_record(entry, batch_capture.unit.paths, batch_capture.known))
+            print_json(batch_capture.record())
         elif entry.problem:
             complain(entry.problem)
         else:
@@ -137,7 +137,7 @@ def command(
         fewer, left = DataSet(data_set).compact(all_of=True), DataSet(data_set).remove_left()
         complain(f"{data_set}: {plural(fewer, 'file')} fewer, {left} unfinished removed")
     if as_json:
-        print_json(batch_record(data_set, total, known, unread))
+        print_json(record("batch", data_set=data_set, captures=total, known=known, unread=unread))
     else:
         words = f"{plural(total, 'capture')}, {known} known, {unread} not read"
         say(f"{data_set}: {words}")

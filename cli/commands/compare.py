@@ -6,12 +6,12 @@ import click
 from rich.text import Text
 
 from rdmascope.captures.errors import CaptureError
-from rdmascope.captures.session.comparison import PointsCompared, RunsCompared, compare, differences
+from rdmascope.captures.session.comparison import compare, differences
 from rdmascope.captures.session.session import Session
 from rdmascope.captures.tables.condition import Condition, Filters
 from rdmascope.captures.tables.saved import is_data_set
 from rdmascope.dissect.measure.time_options import TimeSpan
-from rdmascope.dissect.records.comparison import points_records, runs_records
+from rdmascope.dissect.records.comparison import PointsCompared, RunsCompared, points_records, runs_records
 from rdmascope.dissect.records.report import limits_record
 
 from ..options import MOMENTS

@@ -46,12 +46,12 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from rdmascope.captures.live.session import LiveSession
-    from rdmascope.captures.session.comparison import PointsCompared
     from rdmascope.captures.session.grouping import GroupKey, RpcGrouping
     from rdmascope.captures.session.kernel_counters import KernelCounters
     from rdmascope.captures.tables.condition import Condition
     from rdmascope.captures.tables.fleet_sums import SummedSession
     from rdmascope.dissect.measure.call_groups import ServiceLevel
+    from rdmascope.dissect.records.comparison import PointsCompared
 
     from ..each_capture import GivenCaptures
 

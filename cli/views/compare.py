@@ -9,9 +9,9 @@ from operator import itemgetter
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from rdmascope.captures.session.comparison import PointsCompared, RunsCompared
 from rdmascope.dissect.link.capture_points import Clocks, LonePackets
 from rdmascope.dissect.measure.comparison import SIGNIFICANT, Change, Costs, Phases, Run
+from rdmascope.dissect.records.comparison import PointsCompared, RunsCompared
 from rdmascope.dissect.units import count, duration, plural, share, size
 
 from ..sanitize import harmless_line

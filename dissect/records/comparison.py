@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
-from typing import Protocol
+from dataclasses import asdict, dataclass
 
 from ..diagnosis.facts import Statement
 from ..link.capture_points import CommonTraffic, LonePackets
 from ..measure.comparison import Change, Costs, Phases, Run, SameTraffic
 from ..percentiles import Distribution
+from ..transport.connection import WITHOUT_RDMA
 from ..verify.second_opinion import Comparison, Difference
 from .schema import Record, RecordType, objects, record
 
@@ -159,49 +159,53 @@ TYPES: dict[str, RecordType] = {
 }  # fmt: skip
 
 
-class Points(Protocol):
-    """Two captures of the same traffic: as ``captures.comparison`` has it."""
+@dataclass(frozen=True, slots=True)
+class PointsCompared:
+    """Two captures of the same traffic."""
 
-    @property
-    def client(self) -> str: ...
-    @property
-    def server(self) -> str: ...
-    @property
-    def common(self) -> CommonTraffic: ...
-    @property
-    def whole(self) -> bool: ...
-    @property
-    def rpcs(self) -> SameTraffic: ...
-    @property
-    def at_client(self) -> LonePackets: ...
-    @property
-    def at_server(self) -> LonePackets: ...
+    client: str
+    """The capture nearer to the clients."""
+    server: str
+    common: CommonTraffic
+    """``client`` is its first point."""
+    whole: bool
+    """All packets were compared, not only those at the beginning of the captures."""
+    rpcs: SameTraffic
+    at_client: LonePackets
+    """What the client's capture alone shows."""
+    at_server: LonePackets
 
 
-class Runs(Protocol):
+@dataclass(frozen=True, slots=True)
+class RunsCompared:
     """Two captures of different traffic."""
 
+    before: str
+    after: str
+    seconds: tuple[float, float]
+    """From the first frame to the last, of each."""
+    procedures: list[Change]
+    vanished: list[Statement]
+    """What the diagnosis of the first alone has, of each kind the worst."""
+    appeared: list[Statement]
+    """What that of the second alone has."""
+    settings: list[tuple[str, Sequence[str], Sequence[str]]]
+    """Name, values before and after, of those that differ."""
+    rules: list[tuple[str, str, int, int]]
+    """Id of a rule, role of the end, violations before and after, of those that one run has and the other has not."""
+    transports: tuple[Sequence[str], Sequence[str]] = ((), ())
+    """That carried NFS, of each."""
+    costs: tuple[Costs, Costs] | None = None
+    """Of NFS over RDMA and without it; None where both are the same, or have no procedure in common."""
+
     @property
-    def before(self) -> str: ...
-    @property
-    def after(self) -> str: ...
-    @property
-    def seconds(self) -> tuple[float, float]: ...
-    @property
-    def procedures(self) -> list[Change]: ...
-    @property
-    def vanished(self) -> list[Statement]: ...
-    @property
-    def appeared(self) -> list[Statement]: ...
-    @property
-    def settings(self) -> list[tuple[str, Sequence[str], Sequence[str]]]: ...
-    @property
-    def rules(self) -> list[tuple[str, str, int, int]]: ...
-    @property
-    def costs(self) -> tuple[Costs, Costs] | None: ...
+    def rdma(self) -> tuple[bool, bool]:
+        """Whether RDMA carried NFS, in each."""
+        first, second = (any(name not in WITHOUT_RDMA for name in transport) for transport in self.transports)
+        return first, second
 
 
-def points_records(points: Points, each: bool = False) -> Iterator[Record]:
+def points_records(points: PointsCompared, each: bool = False) -> Iterator[Record]:
     """The captures, then each procedure; with ``each`` then the RPCs one by one."""
     common = points.common
     yield record(
@@ -267,7 +271,7 @@ def _distribution(latency: Distribution | None) -> Record | None:
     return {"min_ns": latency.minimum, "median_ns": latency.median, "p99_ns": latency.p99, "max_ns": latency.maximum}
 
 
-def runs_records(runs: Runs) -> Iterator[Record]:
+def runs_records(runs: RunsCompared) -> Iterator[Record]:
     """The runs and what differs, then each procedure."""
     yield record(
         "runs",

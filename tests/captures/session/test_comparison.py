@@ -14,9 +14,10 @@ from playbook import Capture, Wire, nfs3, shapes, write_pcap
 from playbook.commands import SAMPLES, objects, run
 from playbook.packets import Frame
 from playbook.rpcrdma import call, reply
-from rdmascope.captures.session.comparison import PointsCompared, RunsCompared, compare
+from rdmascope.captures.session.comparison import compare
 from rdmascope.captures.session.session import Session
 from rdmascope.dissect.measure.comparison import rank_test
+from rdmascope.dissect.records.comparison import PointsCompared, RunsCompared
 
 CLIENT = bytes([10, 0, 0, 2])
 MILLISECOND = 1_000_000
