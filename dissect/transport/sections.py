@@ -49,6 +49,12 @@ class QueueSections:
         same: NDArray[np.bool_] = self.owners[1:] == self.owners[:-1]
         return same
 
+    def before(self, values: Int64s, firsts: Int64s) -> Int64s:
+        """Of each row the value of the one before it in its section; ``firsts``: of the first of each section."""
+        earlier: Int64s = firsts[self.owners]
+        earlier[1:][self.goes_on] = values[:-1][self.goes_on]
+        return earlier
+
     def part(self, chosen: Int64s) -> QueueSections:
         """The sections of some of the rows."""
         return QueueSections(self.owners[chosen], len(self.starts) - 1)

@@ -5,7 +5,7 @@ RFC 5044 (MPA), RFC 5041 (DDP), RFC 5040 (RDMAP).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from itertools import chain
 from typing import Any, NamedTuple
@@ -221,23 +221,23 @@ def decode_headers(window: Window, starts: Int64s, lengths: Int64s) -> FpduHeade
     )
 
 
-def fpdu_rows(headers: FpduHeaders, window: Window, order: int) -> Rows:
-    """FPDU rows without ``broken``, ``start`` and ``stop``; ``order``: that of the FPDU before the first."""
+def fpdu_rows(headers: FpduHeaders, window: Window, orders: Int64s) -> Rows:
+    """FPDU rows without ``broken``; ``orders``: of each that of the FPDU of its stream before the first."""
     rows = np.zeros(len(headers), FPDU)
     for name in ("opcode", "last", "stag", "msn", "place"):
         rows[name] = getattr(headers, name)
     rows["length"] = np.maximum(headers.lengths - headers.size, 0)
-    placed(rows, window, headers.starts, headers.ends, order)
+    placed(rows, window, headers.starts, headers.ends, orders)
     return rows
 
 
-def placed(rows: Rows, window: Window, starts: Int64s, ends: Int64s, order: int) -> None:
-    """Say in FPDU rows which frames carried them, when, and what they acknowledge; ``order``: of the one before."""
+def placed(rows: Rows, window: Window, starts: Int64s, ends: Int64s, orders: Int64s) -> None:
+    """Say in FPDU rows which frames carried them, when, and what they acknowledge; ``orders``: as above."""
     if (single := window.single(starts, ends)) is not None:
         carrying = window.rows[single]
         for name in "frame", "time":
             rows[f"first_{name}"] = rows[f"last_{name}"] = carrying[name]
-        rows["order"], rows["ack"] = np.maximum(window.last_frames[single], order), carrying["ack"]
+        rows["order"], rows["ack"] = np.maximum(window.last_frames[single], orders), carrying["ack"]
         return
     first = np.minimum(window.end.searchsorted(starts, side="right"), len(window.at) - 1)
     final = np.maximum(window.at.searchsorted(ends, side="left") - 1, first)
@@ -249,8 +249,8 @@ def placed(rows: Rows, window: Window, starts: Int64s, ends: Int64s, order: int)
         rows[of_first] = np.minimum(values[first], values[final])
         rows[of_last] = np.maximum(values[first], values[final])
     # Where the last bytes are missing, the frame behind them shows it.
-    shown = np.minimum(final + (window.end[final] < ends), len(window.at) - 1)
-    rows["order"] = np.maximum(window.last_frames[shown], order)
+    shown = np.minimum(final + (window.end[final] < ends), window.behind[window.owners[final]] - 1)
+    rows["order"] = np.maximum(window.last_frames[shown], orders)
     rows["ack"] = window.rows["ack"][final]
 
 
@@ -303,14 +303,6 @@ class Evidence:
         self.ahead: tuple[Window, list[Int64s]] | None = None
         """Where FPDUs stand behind those, which are not decoded."""
 
-    def add(self, rows: Rows, tagged: Rows) -> None:
-        """FPDU rows that were decoded."""
-        queue = np.where(tagged, 4, QUEUE[rows["opcode"]])
-        for number in range(4):
-            mine = places(queue == number)
-            if len(mine):
-                self.msn[number] = int(rows["msn"][mine[-1]])
-
     def continued(self, queue: int, msn: int) -> bool:
         last = self._last_ahead(queue)
         last = self.msn.get(queue) if last is None else last
@@ -326,6 +318,15 @@ class Evidence:
             if header is not None and header.queue == queue:
                 return header.key
         return None
+
+
+def note_numbers(evidence: Sequence[Evidence], rows: Rows, tagged: Rows, owners: Int64s) -> None:
+    """FPDU rows of some streams were decoded; ``owners``: of which of them each is, ascending."""
+    queues = np.where(tagged, 4, QUEUE[rows["opcode"]])
+    lasts = np.full((len(evidence), 5), -1)
+    lasts[owners, queues] = rows["msn"]
+    for owner, queue in np.argwhere(lasts[:, :4] >= 0).tolist():
+        evidence[owner].msn[queue] = int(lasts[owner, queue])
 
 
 class _Header(NamedTuple):

@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...arrays import Bytes, Int64s, Rows, every, places, some, take
+from ...arrays import Bytes, Int64s, Rows, copied, every, places, some, take
 from ...layers.fpdus import LENGTH_BYTES, MarkerGrid, Places, fpdu_bytes
 from ...layers.iwarp_codes import REPLY_KEY, REQUEST_KEY
 from ...layers.private_data_codes import PrivateData, find_private_data
-from .fpdus import TAGGED_HEADER, Evidence, Found, FpduChecks, Fpdus, Search, decode_headers, fpdu_rows, verify
-from .stream import Chunk, PendingBytes, Window
+from ..sections import QueueSections
+from .fpdus import (
+    TAGGED_HEADER,
+    Evidence,
+    Found,
+    FpduChecks,
+    FpduHeaders,
+    Fpdus,
+    ReadRequest,
+    Search,
+    decode_headers,
+    fpdu_rows,
+    note_numbers,
+    verify,
+)
+from .stream import Chunk, PendingBytes, Window, Windows
 
 HEADER = 20
 MAX_PRIVATE_DATA = 512
@@ -99,6 +115,10 @@ FEW, MANY = 16, 1 << 16
 anew."""
 
 
+ENOUGH = 1024
+"""FPDUs of a direction that are worth to be decoded alone: joining them to others costs more than it spares."""
+
+
 @dataclass(frozen=True, slots=True)
 class Startup:
     """A Request or Reply, and where it was captured."""
@@ -123,6 +143,42 @@ class _Aligned(NamedTuple):
     """The stretch that begins where each ends, the number of stretches at the end of all; -1 where none does."""
     stops: list[int]
     """The stretches that are not followed by the one behind them, and the number of stretches."""
+
+
+class Begun:
+    """Where FPDUs of several directions begin, and what they say of their lengths; places are those in ``windows``."""
+
+    def __init__(self, parts: Sequence[tuple[Framing, Int64s, Int64s]]) -> None:
+        """``parts``: of each direction in places of its own."""
+        self.framings = [framing for framing, _, _ in parts]
+        windows = [framing.pending.window for framing in self.framings]
+        self.windows = Windows(windows) if len(windows) > 1 else windows[0]
+        counts = [len(starts) for _, starts, _ in parts]
+        self.sections = QueueSections(np.repeat(np.arange(len(parts)), counts), len(parts))
+        self.shifts: Int64s = self.windows.shifts[self.sections.owners]
+        self.starts: Int64s = np.concatenate([starts for _, starts, _ in parts]) + self.shifts
+        self.lengths: Int64s = np.concatenate([lengths for _, _, lengths in parts])
+        self.orders = np.array([framing.order for framing in self.framings])
+        """By direction: of the FPDU before the first."""
+
+    def fpdus(self, rows: Rows, low: Int64s, sections: QueueSections, requests: dict[int, ReadRequest]) -> list[Fpdus]:
+        """Those of each direction, of FPDU rows whose payloads begin at ``low``."""
+        pieces, edges = self.windows.pieces(low, low + rows["length"])
+        pieces["at"] -= np.repeat(low, np.diff(edges))
+        bounds = edges[sections.starts].tolist()
+        asked: list[dict[int, ReadRequest]] = [{} for _ in self.framings]
+        for index, request in requests.items():
+            number = int(sections.owners[index])
+            asked[number][index - sections[number][0]] = request
+        fpdus: list[Fpdus] = []
+        for number, framing in enumerate(self.framings):
+            first, behind = sections[number]
+            mine, payloads = rows[first:behind], pieces[bounds[number] : bounds[number + 1]]
+            if len(self.framings) > 1:  # Each keeps what it has, and no more.
+                mine, payloads = copied(mine), copied(payloads)
+            own = edges[first : behind + 1] - bounds[number]
+            fpdus.append(Fpdus(mine, asked[number], payloads, own, framing.pending.datas))
+        return fpdus
 
 
 class Framing:
@@ -261,32 +317,34 @@ class Framing:
 
     # FPDUs
 
-    def take_fpdus(self, final: bool = False) -> list[Fpdus]:
-        """The FPDUs that are complete; with ``final`` also one that is not, unless its CRC would have to confirm it."""
+    def begins(self) -> bool:
+        """Whether FPDUs may begin in what is pending."""
         if self.awaiting or not len(self.pending):
-            return []
+            return False
         window = self.pending.window
-        if not len(window.rows):
-            return []
-        if self.at is None:
+        if self.at is None and len(window.rows):
             self.at = window.starts[0]
-        decoded: list[Fpdus] = []
-        while (starts := self._next_fpdus(final)) is not None:
-            if len(starts[0]):
-                decoded.append(self._decode(*starts))
-            window = self.pending.window
-            if self.synchronised:
-                if len(starts[0]) < self._together:
-                    break
-                self._together = min(MANY, 2 * self._together)
-            elif len(window.read(self.at, self.prefix)) == self.prefix:
-                self._together = FEW
-                self.checks.doubt.contradict()
+        return len(window.rows) > 0
+
+    def goes_on(self, count: int) -> bool:
+        """Whether more FPDUs may begin behind so many that were decoded together."""
+        assert self.at is not None
+        if self.synchronised:
+            if count < self._together:
+                return False
+            self._together = min(MANY, 2 * self._together)
+        elif len(self.pending.window.read(self.at, self.prefix)) == self.prefix:
+            self._together = FEW
+            self.checks.doubt.contradict()
+        return True
+
+    def forget(self) -> None:
+        """Let go of what was decoded."""
+        assert self.at is not None
         self._aligned_in = None
         self.pending.forget(self.at)
-        return [fpdus for fpdus in decoded if len(fpdus)]
 
-    def _next_fpdus(self, final: bool) -> tuple[Int64s, Int64s] | None:
+    def next_fpdus(self, final: bool) -> tuple[Int64s, Int64s] | None:
         """Places and ULPDU lengths of the FPDUs from ``at`` on, behind gaps too; None where none begins any more."""
         window = self.pending.window
         parts: list[tuple[Int64s, Int64s]] = []
@@ -387,32 +445,47 @@ class Framing:
         stops = places(following != np.arange(1, count + 1))
         return _Aligned(lengths.tolist(), [*following.tolist(), -1], [*stops.tolist(), count])
 
-    def _decode(self, starts: Int64s, lengths: Int64s) -> Fpdus:
-        """Headers and payload of FPDUs, up to one that cannot be one."""
-        window = self.pending.window
-        headers = decode_headers(window, starts, lengths)
+    @classmethod
+    def decode(cls, begun: Begun) -> list[Fpdus]:
+        """Headers and payload of the FPDUs of each direction, up to one that cannot be one."""
+        headers, framings = decode_headers(begun.windows, begun.starts, begun.lengths), begun.framings
+        shifts, owners = begun.shifts, begun.sections.owners
+        own = replace(headers, starts=headers.starts - shifts, ends=headers.ends - shifts)
+        good = [framing._trusted(own[slice(*begun.sections[number])]) for number, framing in enumerate(framings)]
+        if some(headers.illegal):
+            legal = begun.sections.within < np.array([*map(len, good)])[owners]
+            headers, own, owners = headers[legal], own[legal], owners[legal]
+        sections, trusted = QueueSections(owners, len(framings)), np.concatenate(good)
+        rows = fpdu_rows(headers, begun.windows, begun.orders[owners])
+        rows["start"], rows["stop"] = own.starts, own.ends
+        for number, framing in enumerate(framings):
+            part = slice(*sections[number])
+            framing._note(rows[part], own[part], trusted[part])
+        if not every(trusted):
+            rows, headers, sections = take(rows, trusted), headers[trusted], sections.part(places(trusted))
+        note_numbers([framing.evidence for framing in framings], rows, headers.tagged, sections.owners)
+        return begun.fpdus(rows, headers.payload_starts, sections, headers.requests())
+
+    def _trusted(self, headers: FpduHeaders) -> Rows:
+        """Which of the next FPDUs can be trusted, up to one that cannot be one."""
         if some(headers.illegal):
             stop = int(np.argmax(headers.illegal))
-            self.at, self.synchronised = int(starts[stop]), False
+            self.at, self.synchronised = int(headers.starts[stop]), False
             headers = headers[:stop]
-        good = self.checks.trusted(self.pending, headers)
         self.count += len(headers)
-        rows = fpdu_rows(headers, window, self.order)
-        rows["start"] = self.pending.in_stream(headers.starts)
-        rows["stop"] = self.pending.in_stream(headers.ends)
-        if len(rows):
-            self.order = int(rows["order"][-1])
-            self._mark_broken(rows, good, headers.empty)
+        return self.checks.trusted(self.pending, headers)
+
+    def _note(self, rows: Rows, headers: FpduHeaders, good: Rows) -> None:
+        """The next FPDUs, with rows in which it is said what is broken."""
+        if not len(rows):
+            return
+        self.order = int(rows["order"][-1])
+        if self.pending.grid is not None:
+            rows["start"], rows["stop"] = map(self.pending.in_stream, (headers.starts, headers.ends))
+        self._mark_broken(rows, good, headers.empty)
         if some(headers.empty):
             index = int(np.argmax(headers.empty))
             self.ready = int(rows["start"][index]), int(rows["stop"][index])
-        if not every(good):
-            rows, headers = take(rows, good), headers[good]
-        self.evidence.add(rows, headers.tagged)
-        low = headers.payload_starts
-        pieces, edges = window.pieces(low, low + rows["length"])
-        pieces["at"] -= np.repeat(low, np.diff(edges))
-        return Fpdus(rows, headers.requests(), pieces, edges, self.pending.datas)
 
     def _mark_broken(self, rows: Rows, good: Rows, empty: Rows) -> None:
         bad = ~good & ~empty
@@ -502,3 +575,24 @@ class Framing:
         if since < frame:
             self.released.append((since, frame))
         return search(end) if end < len(frames) else None
+
+
+def take_fpdus(framings: Sequence[Framing], final: bool = False) -> list[list[Fpdus]]:
+    """The FPDUs of each direction that are complete; with ``final`` also one that is not, unless its CRC would have to
+    confirm it."""
+    decoded: dict[Framing, list[Fpdus]] = {framing: [] for framing in framings}
+    beginning = open_ = [framing for framing in framings if framing.begins()]
+    while open_:
+        found = [(framing, *starts) for framing in open_ if (starts := framing.next_fpdus(final)) is not None]
+        together: defaultdict[tuple[type[Framing], int], list[tuple[Framing, Int64s, Int64s]]] = defaultdict(list)
+        for number, part in enumerate(found):
+            if len(part[1]):
+                together[type(part[0]), number if len(part[1]) > ENOUGH else -1].append(part)
+        for (kind, _), parts in together.items():
+            for (framing, _, _), fpdus in zip(parts, kind.decode(Begun(parts)), strict=True):
+                if len(fpdus):
+                    decoded[framing].append(fpdus)
+        open_ = [framing for framing, starts, _ in found if framing.goes_on(len(starts))]
+    for framing in beginning:
+        framing.forget()
+    return [*decoded.values()]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...arrays import Bytes, Int64s, Rows, kept, places, some, steps, take
+from ...arrays import Bytes, Int64s, Rows, places, some, steps, take
 from ...layers import opcodes
 from ...link.tcp import ACK, FIN, LARGEST, RIGHT, RST, SYN, WRONG
 from ...serial import TCP_SEQUENCE
@@ -36,7 +36,7 @@ from .assembly import Fragment, MessageAssembly, OutstandingReads, TerminateMess
 from .fpdus import Fpdus
 from .framing import HEADER, Framing, is_mpa, mpa_length
 from .retransmissions import RetransmittedBytes, TcpRetransmissions
-from .stream import ByteStream, SegmentClock
+from .stream import ByteStream
 
 RARE = 2
 """Right checksums that must stand against a wrong one."""
@@ -74,12 +74,6 @@ class IwarpDirection:
     def packets(self) -> int:
         """MPA Requests and Replies and FPDUs."""
         return (self.framing.startup is not None) + self.framing.count
-
-    def receive(self, data: Bytes, rows: Rows, clock: SegmentClock) -> None:
-        """Take undamaged SEGMENT rows in capture order."""
-        # A reset may carry any sequence number.
-        rows = kept(rows, rows["flags"] & RST == 0) if len(rows) else rows
-        self.framing.feed(self.stream.feed(data, rows, clock))
 
     def starts_up(self, data: Bytes, rows: Rows) -> bool:
         """Whether the first of SEGMENT rows with payload holds all of a Request or Reply, in order and not damaged."""

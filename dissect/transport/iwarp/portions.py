@@ -43,15 +43,15 @@ class Sent(NamedTuple):
     None where none did."""
 
 
-class _BySender(NamedTuple):
+class BySender(NamedTuple):
     """SEGMENT rows by the direction that sent them."""
 
     rows: Rows
     sections: QueueSections
 
-    def which(self, chosen: NDArray[np.bool_]) -> _BySender:
+    def which(self, chosen: NDArray[np.bool_]) -> BySender:
         index = places(chosen)
-        return self if len(index) == len(chosen) else _BySender(take(self.rows, index), self.sections.part(index))
+        return self if len(index) == len(chosen) else BySender(take(self.rows, index), self.sections.part(index))
 
     def of(self, direction: int) -> Rows:
         return self.rows[slice(*self.sections[direction])]
@@ -65,8 +65,9 @@ class _BySender(NamedTuple):
 
 def sent_in(
     data: Bytes, rows: Rows, forward: NDArray[np.bool_], portions: Sequence[Portion]
-) -> list[tuple[Sent, Sent]]:
-    """What either direction of each portion sent; its health knows by then when, and what was acknowledged.
+) -> tuple[BySender, list[tuple[Sent, Sent]]]:
+    """The segments that arrive undamaged, and what of them is sent in either direction of each portion; its health
+    knows by then when, and what was acknowledged.
 
     SEGMENT rows, of which some are ``forward``, of direction 0.
     """
@@ -75,7 +76,7 @@ def sent_in(
     directions = [direction for portion in portions for direction in portion.health.directions]
     ends = 2 * owners + ~forward[members]
     order = ends.argsort(kind="stable")
-    every = _BySender(take(rows, members[order]), QueueSections(ends[order], len(directions)))
+    every = BySender(take(rows, members[order]), QueueSections(ends[order], len(directions)))
     for sender, direction in enumerate(directions):
         if isinstance(direction.framing, DatagramFraming):
             direction.framing.place(data, every.of(sender))
@@ -96,7 +97,8 @@ def sent_in(
         Sent(whole.of(sender), answers.of(sender ^ 1), before[sender], early.get(sender))
         for sender in range(len(directions))
     ]
-    return [*zip(sent[::2], sent[1::2], strict=True)]
+    # A reset may carry any sequence number.
+    return whole.which(whole.rows["flags"] & RST == 0), [*zip(sent[::2], sent[1::2], strict=True)]
 
 
 def _note_waits(
@@ -112,7 +114,7 @@ def _note_waits(
         at = mine.stop
 
 
-def _note_restarts(portions: Sequence[Portion], rows: Rows, forward: NDArray[np.bool_], every: _BySender) -> None:
+def _note_restarts(portions: Sequence[Portion], rows: Rows, forward: NDArray[np.bool_], every: BySender) -> None:
     carrying = places(every.rows["length"] > 0)
     times, sections = every.rows["time"][carrying], every.sections.part(carrying)
     idle = {*sections.owners[1:][(np.diff(times) >= IDLE) & sections.goes_on].tolist()}
@@ -131,7 +133,7 @@ def _note_restarts(portions: Sequence[Portion], rows: Rows, forward: NDArray[np.
                 restarts.passed(number, lasts[end])
 
 
-def _note_marks(portions: Sequence[Portion], every: _BySender) -> None:
+def _note_marks(portions: Sequence[Portion], every: BySender) -> None:
     """When either end sent last, and how many of its segments a switch marked."""
     latest, marks = every.sections.largest(every.rows["time"]), every.sections.sums(every.rows["congested"])
     for index, portion in enumerate(portions):
@@ -141,7 +143,7 @@ def _note_marks(portions: Sequence[Portion], every: _BySender) -> None:
             health.marked[number] += marks[2 * index + number]
 
 
-def _undamaged(directions: Sequence[IwarpDirection], every: _BySender) -> _BySender:
+def _undamaged(directions: Sequence[IwarpDirection], every: BySender) -> BySender:
     """The segments without those that arrived damaged."""
     verdicts = every.rows["verdict"]
     wrong, rights = verdicts == WRONG, every.sections.sums(verdicts == RIGHT)
@@ -162,7 +164,7 @@ def _begins(direction: IwarpDirection, rows: Rows) -> int:
     return int(frames[0]) if len(frames) else AT_END
 
 
-def _answered_early(directions: Sequence[IwarpDirection], carrying: _BySender, answers: _BySender) -> dict[int, int]:
+def _answered_early(directions: Sequence[IwarpDirection], carrying: BySender, answers: BySender) -> dict[int, int]:
     """Of segments with payload that were acknowledged before they were captured, the frame of the first that did, by
     direction; 0 where that was in an earlier batch."""
     known = np.array([direction.stream.next is not None for direction in directions])
@@ -189,7 +191,7 @@ def _answered_early(directions: Sequence[IwarpDirection], carrying: _BySender, a
     return first_frames
 
 
-def _acknowledge(directions: Sequence[IwarpDirection], answers: _BySender) -> None:
+def _acknowledge(directions: Sequence[IwarpDirection], answers: BySender) -> None:
     """Let the directions know how much of them was received."""
     firsts, _ = answers.sections.ends(answers.rows["ack"])
     before = [
@@ -200,7 +202,7 @@ def _acknowledge(directions: Sequence[IwarpDirection], answers: _BySender) -> No
         directions[sender ^ 1].acked = max(before[sender ^ 1], highest[sender])
 
 
-def _match(portions: Sequence[Portion], carrying: _BySender, back: _BySender) -> None:
+def _match(portions: Sequence[Portion], carrying: BySender, back: BySender) -> None:
     """Count what was acknowledged, and how fast."""
     firsts, _ = carrying.sections.ends(carrying.rows["seq"])
     heads = np.zeros(len(firsts), np.int64)
@@ -231,8 +233,7 @@ def _match(portions: Sequence[Portion], carrying: _BySender, back: _BySender) ->
     answering = [answers for portion in portions for answers in portion.health.answers]
     acked = np.array([answers.acked for answers in answering])
     # What comes again is none that is waited for.
-    furthest = heads[owners]
-    furthest[1:][sections.goes_on] = risen[:-1][sections.goes_on]
+    furthest = sections.before(risen, heads)
     fresh = places((ends > furthest) & (ends - 1 > acked[owners]))
     asked = _seen(carrying.rows, fresh, ends[fresh], sections.part(fresh))
     by = QueueSections(answered[of_data], len(heads))
@@ -250,7 +251,7 @@ def _seen(rows: Rows, chosen: Int64s, ends: Int64s, sections: QueueSections) -> 
     return Packets(seen, ends - 1, ends, sections)
 
 
-def _note_answers(data: Bytes, directions: Sequence[IwarpDirection], carrying: _BySender, back: _BySender) -> None:
+def _note_answers(data: Bytes, directions: Sequence[IwarpDirection], carrying: BySender, back: BySender) -> None:
     """Look for acknowledgements that show trouble."""
     if not len(back.rows):
         return
@@ -267,9 +268,8 @@ def _note_answers(data: Bytes, directions: Sequence[IwarpDirection], carrying: _
     for at in places(rows["window"] == 0).tolist():
         queues[answered[at]].shut(int(rows["frame"][at]))
     acks = back.positions("ack", heads[answered])
-    before = np.array([queue.last_ack for queue in queues])[answered]
-    before[1:][sections.goes_on] = acks[:-1][sections.goes_on]
-    same = acks == before
+    lasts = np.array([queue.last_ack for queue in queues]).reshape(-1, 2)[:, ::-1].ravel()
+    same = acks == sections.before(acks, lasts)
     odd = (rows["length"] == 0) & (rows["flags"] & FIN == 0) & (same | rows["selective"])
     for sender in places(sections.filled & known.reshape(-1, 2)[:, ::-1].ravel()).tolist():
         mine, other = slice(*sections[sender]), sender ^ 1

@@ -18,7 +18,7 @@ from ...layers.oncrpc_codes import LAST_FRAGMENT
 from ...serial import TCP_SEQUENCE
 from ..rc.pairing import RecordReader
 from .fpdus import FPDU, MAX_SCANNED, Fpdus, placed
-from .framing import MAX_PENDING, Framing
+from .framing import MAX_PENDING, Begun, Framing
 from .stream import Window
 
 MARK = 4
@@ -100,33 +100,50 @@ class RecordFraming(Framing):
         size = length & ~LAST_FRAGMENT
         return (size <= LARGEST) & (length > 0)
 
-    def _decode(self, starts: Int64s, lengths: Int64s) -> Fpdus:
-        window = self.pending.window
-        sizes, last = lengths & ~LAST_FRAGMENT, lengths >= LAST_FRAGMENT
-        rows = np.zeros(len(starts), FPDU)
-        low = starts + self.prefix
-        placed(rows, window, starts, low + sizes, self.order)
+    @classmethod
+    def decode(cls, begun: Begun) -> list[Fpdus]:
+        """The fragments of each direction."""
+        framings = [framing for framing in begun.framings if isinstance(framing, cls)]
+        sections, owners, firsts = begun.sections, begun.sections.owners, begun.sections.starts[:-1]
+        sizes, last = begun.lengths & ~LAST_FRAGMENT, begun.lengths >= LAST_FRAGMENT
+        rows = np.zeros(len(sizes), FPDU)
+        low = begun.starts + cls.prefix
+        placed(rows, begun.windows, begun.starts, low + sizes, begun.orders[owners])
         rows["opcode"], rows["last"], rows["length"] = SEND, last, sizes
-        rows["start"], rows["stop"] = starts, low + sizes
-        breaks = np.zeros(len(rows) + 1, np.bool_)
-        breaks[self._losses] = True
-        self.lost += int(np.count_nonzero(breaks))
-        breaks[0] |= self.broken
-        rows["broken"], self.broken = breaks[:-1], bool(breaks[-1])
+        rows["start"] = begun.starts - begun.shifts
+        rows["stop"] = rows["start"] + cls.prefix + sizes
+        for number, framing in enumerate(framings):
+            framing._mark_lost(rows["broken"][slice(*sections[number])])
         # What begins behind a gap is of another record than what is in front of it.
-        begins = np.concatenate(([False], last))
-        begins[:-1] |= breaks[:-1]
-        numbers = np.concatenate(([0], last.cumsum())) + self._record
-        numbers += np.append(breaks[:-1], False).cumsum()
-        offsets = self._offset + np.concatenate(([0], sizes.cumsum()))
-        offsets -= np.maximum.accumulate(np.where(begins, offsets, 0))
-        rows["msn"], rows["place"] = numbers[:-1], offsets[:-1]
-        self._record, self._offset = int(numbers[-1]), int(offsets[-1])
+        begins = rows["broken"].astype(np.int64)
+        begins[1:] += last[:-1] & sections.goes_on
+        records, before = begins.cumsum(), sizes.cumsum() - sizes
+        records -= (records - begins)[firsts][owners]
+        where = np.where(begins, np.arange(len(rows)), 0)
+        where[firsts] = firsts
+        where = np.maximum.accumulate(where)
+        rows["msn"] = records + np.array([framing._record for framing in framings])[owners]
+        offsets = np.array([framing._offset for framing in framings])[owners]
+        rows["place"] = before - before[where] + np.where(begins[where], 0, offsets)
+        for number, framing in enumerate(framings):
+            framing._note_last(rows[slice(*sections[number])])
+        return begun.fpdus(rows, low, sections, {})
+
+    def _mark_lost(self, broken: Rows) -> None:
+        """Say which of the next fragments stand behind what was lost."""
+        if self._losses or self.broken:
+            breaks = np.zeros(len(broken) + 1, np.bool_)
+            breaks[self._losses] = True
+            self.lost += int(np.count_nonzero(breaks))
+            breaks[0] |= self.broken
+            broken[:], self.broken = breaks[:-1], bool(breaks[-1])
+
+    def _note_last(self, rows: Rows) -> None:
+        """The next fragments, FPDU rows."""
+        _, last, *_, number, place, length, _, _, _, _, _, order, _, _ = rows[-1].item()
+        self._record, self._offset = number + last, 0 if last else place + length
         self.count += len(rows)
-        self.order = int(rows["order"][-1])
-        pieces, edges = window.pieces(low, low + sizes)
-        pieces["at"] -= np.repeat(low, np.diff(edges))
-        return Fpdus(rows, {}, pieces, edges, self.pending.datas)
+        self.order = order
 
     def _passes_gap(self, window: Window) -> bool:
         return True
@@ -202,10 +219,9 @@ class DatagramFraming(RecordFraming):
             if len(self._sent) > KEPT:
                 del self._sent[next(iter(self._sent))]
 
-    def take_fpdus(self, final: bool = False) -> list[Fpdus]:
-        if not len(self.pending):
-            return []
+    def next_fpdus(self, final: bool) -> tuple[Int64s, Int64s] | None:
         window = self.pending.window
-        fpdus = self._decode(window.at, window.end - window.at | LAST_FRAGMENT)
-        self.pending.forget(window.limit)
-        return [fpdus]
+        if self.at == window.limit:
+            return None
+        self.at, self.synchronised = window.limit, True
+        return window.at, window.end - window.at | LAST_FRAGMENT

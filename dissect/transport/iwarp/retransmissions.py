@@ -49,17 +49,18 @@ class SentSegments(NamedTuple):
     """None for those of earlier batches whose bytes are gone."""
 
     def between(self, first: int, behind: int) -> SentSegments:
+        """Some of them, without the others."""
         at, end, time, frame, checksum, payload, captured, sums, data = self
         rows = slice(first, behind)
         return SentSegments(
-            at[rows],
-            end[rows],
-            time[rows],
-            frame[rows],
-            checksum[rows],
-            payload[rows],
-            captured[rows],
-            sums[rows],
+            at[rows].copy(),
+            end[rows].copy(),
+            time[rows].copy(),
+            frame[rows].copy(),
+            checksum[rows].copy(),
+            payload[rows].copy(),
+            captured[rows].copy(),
+            sums[rows].copy(),
             data,
         )
 
@@ -315,24 +316,17 @@ class TcpRetransmissions:
             self._damaged.append((at, at + length, frame, time))
             self._mark(frame, SPOILED)
 
-    def feed(self, rows: Rows, at: Int64s, end: Int64s, data: Bytes) -> None:
-        """Take segments in capture order, and the positions they begin and end at: those with payload, and
-        acknowledgements that are beyond it."""
-        if not len(rows):
-            return
-        carrying = rows["length"] > 0
-        time, frame, checksum, payload, captured, sums = (
-            np.ascontiguousarray(rows[name]) for name in ("time", "frame", "checksum", "payload", "captured", "sum")
-        )
+    def feed(self, sent: SentSegments, carrying: NDArray[np.bool_]) -> None:
+        """Take segments in capture order: those ``carrying`` payload, and acknowledgements that are beyond it."""
+        at, end = sent.at, sent.end
         breaks = places(at[1:] != end[:-1]) + 1
         if not len(breaks):
             bounds = np.append(at, end[-1:])  # One column where each begins where the one before it ends.
-            at, end = bounds[:-1], bounds[1:]
-        columns = SentSegments(at, end, time, frame, checksum, payload, captured, sums, data)
-        self._recent.begin(columns)
+            sent = sent._replace(at=bounds[:-1], end=bounds[1:])
+        self._recent.begin(sent)
         if count := int(np.count_nonzero(carrying)):
             self.segments += count
-            self.silences.note(frame[carrying], time[carrying])
+            self.silences.note(sent.frame[carrying], sent.time[carrying])
         if self.head is None:
             self.head = int(at[0])
         if not len(breaks) and int(at[0]) == self.head:
@@ -340,7 +334,7 @@ class TcpRetransmissions:
         else:
             edges = [0, *breaks.tolist(), len(at)]
             for a, b in pairwise(edges):
-                self._run(columns, a, b)
+                self._run(sent, a, b)
         self._remember_acks()
         self._recent.end(None if self._acked is None else self._acked[0])
         if self._twice:

@@ -20,7 +20,8 @@ from ...layers.fpdus import MarkerGrid, fpdu_bytes
 from ...link.tcp import SYN
 from ...serial import TCP_SEQUENCE
 from ..connection import Gap, with_gap
-from .retransmissions import TcpRetransmissions
+from ..sections import BEYOND, QueueSections
+from .retransmissions import SentSegments, TcpRetransmissions
 
 STRETCH = np.dtype(
     [
@@ -111,7 +112,7 @@ MAX_AHEAD = 1 << 24
 
 
 class ByteStream:
-    """Feed it the segments of one direction; take what is in order."""
+    """The segments of one direction are fed to it (``received``); it gives what is in order."""
 
     def __init__(self) -> None:
         self.next: int | None = None
@@ -149,38 +150,9 @@ class ByteStream:
         """The first byte has sequence number ``seq``."""
         self.next = self.reference = self.first = self.retransmissions.head = seq
 
-    def feed(self, data: Bytes, rows: Rows, clock: SegmentClock) -> list[Chunk]:
-        """Take SEGMENT rows in capture order; give what is in order, and what waited long enough behind a gap."""
-        ready = self._take(data, rows, clock) if len(rows) else []
-        return ready + self.settle(clock) if self._held else ready
-
-    def _take(self, data: Bytes, rows: Rows, clock: SegmentClock) -> list[Chunk]:
-        seq = rows["seq"].astype(np.int64) + (rows["flags"] & SYN != 0)
-        if self.next is None:
-            self.start(int(seq[0]))
-        position = TCP_SEQUENCE.unwrap_series(self.reference, seq)
-        self.reference = int(position[-1])
-        ends = position + rows["length"]
-        # An acknowledgement has the number of what its sender sends next (RFC 9293, 3.4), which is beyond what was
-        # captured where that is missing.  Behind a FIN it is one further.
-        reached = np.maximum.accumulate(np.concatenate(([self.retransmissions.head or 0], ends[:-1])))
-        telling = (rows["length"] > 0) | (position > reached + 1) & (position <= reached + MAX_AHEAD)
-        rows, position, ends = kept(rows, telling), position[telling], ends[telling]
-        self.retransmissions.feed(rows, position, ends, data)
-        carrying = rows["length"] > 0
-        if not every(carrying):
-            rows, position, ends = take(rows, carrying), position[carrying], ends[carrying]
-        if not len(rows):
-            return []
-        stretches = np.zeros(len(rows), STRETCH)
-        for name in ("frame", "time", "payload", "length", "captured", "ack"):
-            stretches[name] = rows[name]
-        stretches["at"] = position
-        joined = every(position[1:] == ends[:-1])
-        if joined and not self._held and int(position[0]) == self.next:
-            self.largest = max(self.largest, int(rows["length"].max()))
-            self.next = int(ends[-1])
-            return [(data, stretches)]
+    def take(self, data: Bytes, rows: Rows, clock: SegmentClock) -> list[Chunk]:
+        """STRETCH rows in capture order, of which some may be out of order."""
+        position, ends = rows["at"], rows["at"] + rows["length"]
         # What may be the octet of a keep-alive stands alone.
         lone = rows["length"] == 1
         breaks = (position[1:] != ends[:-1]) | lone[1:] | lone[:-1]
@@ -192,7 +164,7 @@ class ByteStream:
                 ended = self._patience_ends(clock)
                 b = behind if ended is None else a + int(frames[a:behind].searchsorted(ended, side="right"))
                 self._since = int(frames[a])
-                self._run(data, stretches[a:b], position[a:b], ends[a:b], clock)
+                self._run(data, rows[a:b], position[a:b], ends[a:b], clock)
                 self.largest = max(self.largest, int(rows["length"][a:b].max()))
                 if full := len(self._held) > MAX_HELD:
                     self._skip_gap()
@@ -312,6 +284,66 @@ class ByteStream:
         return None if first is None else int(first.rows["frame"][0])
 
 
+def received(
+    streams: Sequence[ByteStream], data: Bytes, rows: Rows, sections: QueueSections, clocks: Sequence[SegmentClock]
+) -> list[list[Chunk]]:
+    """Take SEGMENT rows, by stream and in capture order; give of each what is in order, and what waited long enough
+    behind a gap."""
+    position, ends = _positions(streams, rows, sections)
+    carrying = rows["length"] > 0
+    # An acknowledgement has the number of what its sender sends next (RFC 9293, 3.4), which is beyond what was
+    # captured where that is missing.  Behind a FIN it is one further.
+    heads = np.array([stream.retransmissions.head or 0 for stream in streams])
+    reached = sections.before(sections.risen(ends, heads[sections.owners]), heads)
+    telling = carrying | (position > reached + 1) & (position <= reached + MAX_AHEAD)
+    if not every(telling):
+        rows, position, ends, carrying = take(rows, telling), position[telling], ends[telling], carrying[telling]
+        sections = sections.part(places(telling))
+    time, frame, checksum, payload, captured, sums = (
+        np.ascontiguousarray(rows[name]) for name in ("time", "frame", "checksum", "payload", "captured", "sum")
+    )
+    sent = SentSegments(position, ends, time, frame, checksum, payload, captured, sums, data)
+    stretches = np.zeros(len(rows), STRETCH)
+    for name in ("frame", "time", "payload", "length", "captured", "ack"):
+        stretches[name] = rows[name]
+    stretches["at"] = position
+    expected = sections.before(ends, np.array([stream.next or 0 for stream in streams]))
+    unusual = {*sections.owners[~carrying | (position != expected)].tolist()}
+    largest, (_, lasts) = sections.largest(rows["length"]), sections.ends(ends)
+    chunks: list[list[Chunk]] = []
+    for number, (stream, clock) in enumerate(zip(streams, clocks, strict=True)):
+        mine, ready = slice(*sections[number]), list[Chunk]()
+        if mine.start < mine.stop:
+            stream.retransmissions.feed(sent.between(mine.start, mine.stop), carrying[mine])
+            arrived = copied(stretches[mine])
+            if number in unusual or stream.waits:
+                ready = stream.take(data, kept(arrived, carrying[mine]), clock)
+            else:
+                stream.largest, stream.next = max(stream.largest, largest[number]), lasts[number]
+                ready.append((data, arrived))
+        chunks.append(ready + stream.settle(clock) if stream.waits else ready)
+    return chunks
+
+
+def _positions(streams: Sequence[ByteStream], rows: Rows, sections: QueueSections) -> tuple[Int64s, Int64s]:
+    """Where SEGMENT rows begin and end, each nearest to the one before it."""
+    seq = rows["seq"].astype(np.int64) + (rows["flags"] & SYN != 0)
+    firsts, _ = sections.ends(seq)
+    for stream, first, filled in zip(streams, firsts, sections.filled.tolist(), strict=True):
+        if filled and stream.next is None:
+            stream.start(first)
+    references = np.array([stream.reference for stream in streams])
+    steps = (seq - sections.before(seq, references) + TCP_SEQUENCE.half) & (TCP_SEQUENCE.modulus - 1)
+    steps -= TCP_SEQUENCE.half
+    position = steps.cumsum()
+    position += references[sections.owners] - (position - steps)[sections.starts[sections.owners]]
+    _, lasts = sections.ends(position)
+    for stream, last, filled in zip(streams, lasts, sections.filled.tolist(), strict=True):
+        if filled:
+            stream.reference = last
+    return position, position + rows["length"]
+
+
 def trim(rows: Rows, low: int, high: int) -> None:
     """Shorten rows that follow each other, in place, to positions [low, high)."""
     front = low - int(rows["at"][0])
@@ -329,9 +361,11 @@ def trim(rows: Rows, low: int, high: int) -> None:
 class Window:
     """STRETCH rows that do not overlap, ascending by position, and the data they refer to."""
 
-    def __init__(self, rows: Rows, datas: list[Bytes]) -> None:
+    def __init__(self, rows: Rows, datas: list[Bytes], numbers: Int64s | None = None) -> None:
+        """``numbers``: of the data of each row, where ``chunk`` does not say it."""
         self.rows = rows
         self.datas = datas
+        self._numbers: Int64s = rows["chunk"] if numbers is None else numbers
         at = np.ascontiguousarray(rows["at"])
         self.at: Int64s = at
         self.end: Int64s = at + rows["length"]
@@ -339,8 +373,8 @@ class Window:
 
     def stretch(self, index: int) -> tuple[int, int, Bytes]:
         """Up to where a stretch was captured, what makes a position in it an offset in its data, and these."""
-        at, _, _, payload, _, captured, chunk, _ = self.rows[index].item()
-        return at + captured, payload - at, self.datas[chunk]
+        at, _, _, payload, _, captured, _, _ = self.rows[index].item()
+        return at + captured, payload - at, self.datas[self._numbers[index]]
 
     @cached_property
     def starts(self) -> list[int]:
@@ -358,9 +392,25 @@ class Window:
         return {*self.starts, *self.ends}
 
     @cached_property
+    def owners(self) -> Int64s:
+        """Of each stretch the stream, where there are several."""
+        return np.zeros(len(self.rows), np.int64)
+
+    @cached_property
+    def behind(self) -> Int64s:
+        """The stretch behind the last one of each stream."""
+        return np.array([len(self.rows)])
+
+    @cached_property
+    def shifts(self) -> Int64s:
+        """What makes a position in each stream one in all of them."""
+        return np.zeros(1, np.int64)
+
+    @cached_property
     def last_frames(self) -> Int64s:
-        """The highest frame number of each stretch and those before it."""
-        return np.maximum.accumulate(self.rows["frame"])
+        """The highest frame number of each stretch and those before it in its stream."""
+        apart = self.owners * BEYOND
+        return np.maximum.accumulate(self.rows["frame"] + apart) - apart
 
     @cached_property
     def _seen(self) -> Int64s | None:
@@ -384,8 +434,10 @@ class Window:
 
     def read(self, at: int, length: int) -> bytes:
         """The bytes from ``at`` on, ``length`` or as many as were captured in one piece."""
-        index = self.index(at)
         out = b""
+        if at >= self.limit:
+            return out
+        index = self.index(at)
         while length > 0 and index < len(self.starts) and self.starts[index] <= at:
             readable, shift, data = self.stretch(index)
             stop = min(at + length, readable)
@@ -406,10 +458,10 @@ class Window:
         there = np.minimum(np.maximum(self.rows["captured"][index] - inside, 0), width)
         there[inside < 0] = 0
         straddling = (there < width) & (at + there == self.end[index])
-        offsets, chunk = self.rows["payload"][index] + inside, self.rows["chunk"][index]
+        offsets, numbers = self.rows["payload"][index] + inside, self._numbers[index]
         left = np.ones(len(at), np.bool_)
         for number, data in enumerate(self.datas):
-            mine = places((chunk == number) & ~straddling & (there > 0) & (offsets + width <= len(data)))
+            mine = places((numbers == number) & ~straddling & (there > 0) & (offsets + width <= len(data)))
             out[mine] = gathered(data, width, offsets[mine])
             left[mine] = False
         if some(there < width):
@@ -460,6 +512,32 @@ class Window:
         out["length"] = end - begin
         out["captured"] = np.minimum(np.maximum(out["captured"] - front, 0), end - begin)
         return out, edges
+
+
+APART = 1 << 27
+"""Bytes between the windows of two streams: more than any FPDU or fragment of a record claims to have."""
+
+
+class Windows(Window):
+    """Those of several streams, one behind the other, at positions of their own.
+
+    Looking at one stream after the other costs more than its bytes.
+    """
+
+    def __init__(self, windows: Sequence[Window]) -> None:
+        counts = [len(window.rows) for window in windows]
+        self.owners = np.repeat(np.arange(len(windows)), counts)
+        self.behind = np.cumsum(counts)
+        firsts = np.array([window.at[0] for window in windows])
+        reached = np.cumsum([window.limit + APART for window in windows] - firsts)
+        self.shifts = np.append(0, reached[:-1]) + firsts[0] - firsts
+        rows = joined([window.rows for window in windows])
+        rows["at"] += self.shifts[self.owners]
+        datas = {id(data): data for window in windows for data in window.datas}
+        known = {key: number for number, key in enumerate(datas)}
+        numbers = np.array([known[id(data)] for window in windows for data in window.datas])
+        before = np.cumsum([0, *(len(window.datas) for window in windows[:-1])])
+        super().__init__(rows, [*datas.values()], numbers[rows["chunk"] + before[self.owners]])
 
 
 _NONE = np.zeros(0, STRETCH)
@@ -540,6 +618,9 @@ class PendingBytes:
     def forget(self, place: int) -> None:
         """Let go of what lies before a place."""
         window, wire = self._gathered()
+        if self.grid is None and place >= window.limit:
+            self._rows, self._datas, self._windows = _NONE, [], None
+            return
         self._rows = copied(window.rows[int(window.end.searchsorted(place, side="right")) :])
         used = unique(self._rows["chunk"])
         if self.grid is not None:

@@ -21,11 +21,11 @@ from ..rc.pairing import NO_READER, RecordReader, SendReader
 from ..runs import Run, postponed
 from .assembly import GROUP, SEND, WRITE, Delivered, Fragment, FragmentColumns, MessageAssembly, fragments, plain_runs
 from .fpdus import Fpdus
-from .framing import Framing, Startup
+from .framing import Framing, Startup, take_fpdus
 from .health import IwarpDirection, IwarpHealth
 from .portions import Portion, Sent, sent_in
 from .records import DatagramFraming, RecordFraming
-from .stream import REORDERED, SegmentClock
+from .stream import REORDERED, SegmentClock, received
 
 KEPT_FRAMES = 1 << 12
 _NO_ANSWERS = np.empty(0, SEGMENT)
@@ -309,30 +309,34 @@ class TcpConnection:
         there = (self.directions[number].starts_up(data, take(rows, sides[number])) for number in waiting)
         return len(first) if waits or not all(there) else len(members)
 
-    def take(self, data: Bytes, rows: Rows, forward: Rows, sent: tuple[Sent, Sent]) -> Sequence[tuple[int, Fpdus]]:
-        """Take SEGMENT rows as ``feed`` does, of which it is known what either direction ``sent``; gives the FPDUs, by
-        direction, that are to be divided into messages."""
-        held = self._unsettled
+    def note(self, rows: Rows, forward: Rows, sent: tuple[Sent, Sent]) -> list[SegmentClock]:
+        """SEGMENT rows come, as ``feed`` takes them, of which it is known what either direction ``sent``."""
         lifetime, before = self.lifetime, self.lifetime.segments
         lifetime.extend(rows)
         frames = np.ascontiguousarray(rows["frame"])
-        for direction, mine in zip(self.directions, sent, strict=True):
+        for mine in sent:
             if self.transport == "UDP":
                 self.placed |= zip(mine.rows["frame"].tolist(), mine.rows["seq"].tolist(), strict=True)
                 self.placed = dict([*self.placed.items()][-KEPT_FRAMES:])
             if mine.early is not None:
                 self._disordered = min(self._disordered or lifetime.last[0], mine.early or lifetime.since)
-            direction.receive(data, mine.rows, SegmentClock(before, frames, rows["time"], mine.acked, mine.answers))
         for index in places(rows["flags"] & (FIN | RST)).tolist():
             lifetime.closed = True
             what = "RST" if rows["flags"][index] & RST else "FIN"
             self._closings.append((int(rows["frame"][index]), int(rows["time"][index]), int(not forward[index]), what))
-        self._find(False, held)
+        return [SegmentClock(before, frames, rows["time"], mine.acked, mine.answers) for mine in sent]
+
+    def take(self, fpdus: Sequence[tuple[int, Sequence[Fpdus]]], final: bool = False) -> Sequence[tuple[int, Fpdus]]:
+        """Take FPDUs by direction; gives those that are to be divided into messages."""
+        for number, parts in fpdus:
+            for part in parts:
+                self._take(number, part)
+        self._assign(final)
         return self._fresh
 
     def idle(self, now: int) -> Delivered:
         """Nothing came up to ``now``, in nanoseconds."""
-        held = self._unsettled
+        held = self.unsettled
         frames, times = np.array([[self.lifetime.last[0]], [now]])
         for direction in self.directions:
             clock = SegmentClock(self.lifetime.segments - 1, frames, times, direction.acked, _NO_ANSWERS)
@@ -362,16 +366,21 @@ class TcpConnection:
         return min((direction.framing.known for direction in self.directions if direction.framing.known), default=0)
 
     @property
-    def _unsettled(self) -> list[int]:
+    def unsettled(self) -> list[int]:
         """Directions whose FPDUs wait for a Request or a Reply."""
         return [number for number in (0, 1) if not self._settled(number)]
 
     def _advance(self, final: bool, held: Sequence[int] = ()) -> Delivered:
-        self._find(final, held)
-        return self.deliver(fragments([fpdus for _, fpdus in self._fresh]), final)
+        ready = self.settled(final, held)
+        fpdus = take_fpdus([self.directions[number].framing for number in ready], final)
+        fresh = self.take([*zip(ready, fpdus, strict=True)], final)
+        return self.deliver(fragments([part for _, part in fresh]), final)
 
-    def _find(self, final: bool, held: Sequence[int]) -> None:
-        """Find FPDUs in what was received; ``held``: what was ``_unsettled`` before."""
+    def settled(self, final: bool, held: Sequence[int]) -> list[int]:
+        """Look for Requests and Replies in what was received; gives the directions whose FPDUs can be found then.
+
+        ``held``: what was ``unsettled`` before.
+        """
         for number, direction in enumerate(self.directions):
             if direction.framing.take_startup():
                 self._started(number)
@@ -381,13 +390,11 @@ class TcpConnection:
             and any(direction.framing.startup for direction in self.directions)
         ):
             self._agreed = agree(self.directions, self.active, final)
-        for number, direction in enumerate(self.directions):
-            if self._settled(number) or final:
-                if number in held and not final:
-                    direction.framing.release(self._settled_with)
-                for fpdus in direction.framing.take_fpdus(final):
-                    self._take(number, fpdus)
-        self._assign(final)
+        ready = [number for number in (0, 1) if final or self._settled(number)]
+        for number in ready:
+            if number in held and not final:
+                self.directions[number].framing.release(self._settled_with)
+        return ready
 
     def deliver(
         self, divided: Sequence[FragmentColumns], final: bool = False, data: Bytes | None = None,
@@ -597,16 +604,36 @@ def feed_together(
     data: Bytes, rows: Rows, forward: NDArray[np.bool_], fed: Sequence[Fed], runs: Sequence[list[Run] | None]
 ) -> list[Delivered]:
     """As ``TcpConnection.feed`` of each connection, of rows up to where ``until_judged`` says; ``runs``: of each."""
-    sent = sent_in(data, rows, forward, [Portion(tcp.health, members) for tcp, members in fed])
+    ready = _receive(data, rows, forward, fed)
+    framings = [
+        tcp.directions[number].framing for (tcp, _), numbers in zip(fed, ready, strict=True) for number in numbers
+    ]
+    found = iter(take_fpdus(framings))
     fresh = [
-        [*tcp.take(data, take(rows, members), forward[members], mine)]
-        for (tcp, members), mine in zip(fed, sent, strict=True)
+        [*tcp.take([*zip(numbers, islice(found, len(numbers)), strict=True)])]
+        for (tcp, _), numbers in zip(fed, ready, strict=True)
     ]
     divided = iter(fragments([fpdus for taken in fresh for _, fpdus in taken]))
     return [
         tcp.deliver([*islice(divided, len(taken))], False, data, made)
         for (tcp, _), taken, made in zip(fed, fresh, runs, strict=True)
     ]
+
+
+def _receive(data: Bytes, rows: Rows, forward: NDArray[np.bool_], fed: Sequence[Fed]) -> list[list[int]]:
+    """Feed the streams; gives of each connection the directions whose FPDUs can be found."""
+    whole, sent = sent_in(data, rows, forward, [Portion(tcp.health, members) for tcp, members in fed])
+    held = [tcp.unsettled for tcp, _ in fed]
+    clocks = [
+        clock
+        for (tcp, members), mine in zip(fed, sent, strict=True)
+        for clock in tcp.note(take(rows, members), forward[members], mine)
+    ]
+    directions = [direction for tcp, _ in fed for direction in tcp.directions]
+    streams = [direction.stream for direction in directions]
+    for direction, chunks in zip(directions, received(streams, data, *whole, clocks), strict=True):
+        direction.framing.feed(chunks)
+    return [tcp.settled(False, waiting) for (tcp, _), waiting in zip(fed, held, strict=True)]
 
 
 def _shared_orders(fresh: Sequence[tuple[int, Fpdus]]) -> list[int]:
