@@ -37,6 +37,7 @@ from .xid_reuse import (
     CallDirection,
     choose_call,
     returned_memory,
+    returns_handles,
     returns_memory,
     returns_other_memory,
     returns_own_memory,
@@ -52,6 +53,7 @@ MATCHED_AMONG = "reply matched among"
 BY_XID_ALONE = "reply matched by its XID alone: its RPC header is truncated"
 EARLIER_TIME = "its reply has an earlier time, and may be to an earlier call with its XID that is not in the capture"
 BEFORE_CAPTURE = "its reply is shown before it, and may be to a call before the capture with the same XID"
+OTHER_MEMORY = "its reply returns other memory than it offered, and its XID was used again or frames are out of order"
 MAX_SAME_XID = 64
 """Open calls with one XID; the oldest of more ends without a reply."""
 DOUBT = 300_000_000_000
@@ -368,8 +370,8 @@ class Matching:
             self._wait(WaitingReply(next(self.numbers), sender, message, answered))
         elif (
             (header.writes or header.reply)
-            # Where no packet is missing the server returns the wrong memory, and its reply keeps its place.
-            and self._requests_missing(1 - sender)
+            # Where all is there, in order, the server returns the wrong memory, and its reply keeps its place.
+            and (self._requests_missing(1 - sender) or self.conversation.connection.disordered)
             and all(returns_other_memory(rpc, message) for rpc in candidates)
         ):
             number = next(self.numbers)
@@ -518,6 +520,15 @@ class Matching:
             and self._call_unseen(call.initiator, rpc.reply)
         ):
             self._doubt_match(rpc, EARLIER_TIME)
+
+    def _doubt_memory(self, rpc: Rpc) -> None:
+        """The reply returns other memory than the call offered: it may be to another call that has used the XID."""
+        assert rpc.reply is not None
+        header = rpc.reply.header
+        again = XID_USED_AGAIN in rpc.notes or XID_IN_USE in rpc.notes or self.conversation.connection.disordered
+        read = not header.problem and header.procedure != RDMA_ERROR
+        if again and read and not returns_handles(rpc, rpc.reply):
+            self._doubt_match(rpc, OTHER_MEMORY)
 
     def note_again(self, rpc: Rpc, last: int) -> None:
         """Its reply came when RPC ``last`` was the latest: note whether it may be to a later call, as its own may be
@@ -673,6 +684,7 @@ class Matching:
         if rpc.call is not None and rpc.reply is not None and not rpc.ambiguous:
             self._doubt_time(rpc)
             self._doubt_again(rpc)
+            self._doubt_memory(rpc)
         if self.settled not in (1, NO_RDMA):
             outcome.note_version_2(rpc)
         outcome.conclude(rpc)

@@ -1,9 +1,9 @@
 """Which of several open calls with one XID a reply answers.
 
 An XID is not used again while its call is outstanding (RFC 8166, 3.3.3; RFC 5531, 9), so mostly the reply to the
-earlier call is missing from the capture.  What tells the calls apart, the surest first: which of them are behind the
-reply, the handles that the reply returns or invalidates, the calls whose Read chunks were read, the grant, the time,
-the order of earlier replies.
+earlier call is missing from the capture.  What tells the calls apart, the surest first: the handles that the reply
+returns, which of them are behind it, the handle that it invalidates, the calls whose Read chunks were read, the grant,
+the time, the order of earlier replies.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def choose_call(calls: Sequence[Rpc], reply: Message, direction: CallDirection) 
     return ReplyChoice(left[0], "")
 
 
-def _returns_handles(rpc: Rpc, reply: Message) -> bool:
+def returns_handles(rpc: Rpc, reply: Message) -> bool:
     """The reply's Write list and Reply chunk are those of the call, segment by segment."""
     if rpc.call is None or reply.header.problem or reply.header.procedure == RDMA_ERROR:
         return False
@@ -113,7 +113,7 @@ def returns_own_memory(rpc: Rpc) -> bool:
 
 def returns_memory(rpc: Rpc, reply: Message) -> bool:
     """The reply returns memory, segment by segment as the call offered it."""
-    return bool(returned_memory(reply.header)) and _returns_handles(rpc, reply)
+    return bool(returned_memory(reply.header)) and returns_handles(rpc, reply)
 
 
 def returns_other_memory(rpc: Rpc, reply: Message) -> bool:
@@ -166,8 +166,8 @@ def _before(rpc: Rpc, reply: Message) -> bool:
 
 
 _EVIDENCE: tuple[tuple[str, Callable[[Rpc, Message], bool]], ...] = (
+    ("the handles that the reply returns", returns_handles),
     ("its place, before the reply", _before),
-    ("the handles that the reply returns", _returns_handles),
     ("the handle that the reply invalidates", _invalidates),
     ("RDMA Reads of its Read chunks", _was_read),
 )

@@ -62,8 +62,8 @@ class Bindings:
         """At the start of the batch."""
         self._changes: dict[int, list[_Change]] = {}
         """In the batch."""
-        self._before: dict[int, Binding] = {}
-        """What had flows before, whose packets may come late: none came of their connections yet."""
+        self._before: dict[int, list[Binding]] = {}
+        """What had flows before, the oldest first, whose packets may come late: none came of what has them now."""
 
     def current(self, key: int) -> Binding | None:
         """After the changes so far."""
@@ -72,9 +72,9 @@ class Bindings:
 
     def disconnected(self, event: DisconnectRequested) -> Binding | None:
         """What a DREQ ends: it may come late, when the next connection has the queue pair."""
-        changes = [change.binding for change in self._changes.get(event.key, ())]
-        owners = *changes[::-1], self.bound.get(event.key), self._before.get(event.key)
-        for owner in owners:
+        owners: list[Binding | None] = [*self._before.get(event.key, ()), self.bound.get(event.key)]
+        owners += [change.binding for change in self._changes.get(event.key, ())]
+        for owner in owners[::-1]:
             if owner is None or owner.link.request is None or owner.link.request.local_comm_id in event.comm_ids:
                 return owner
         return None
@@ -107,54 +107,70 @@ class Bindings:
 
     def _split(self, key: int, members: Int64s, psns: Rows) -> Iterator[tuple[Binding | None, Int64s]]:
         """The packets of a flow by what they belong to, up to the end of the batch."""
-        binding, before = self.bound.get(key), self._before.pop(key, None)
+        owners = [*self._before.pop(key, ()), self.bound.get(key)]
         last = _NO_ROWS
         changes = self._changes.pop(key, ())
         for start, change in zip((*[change.row for change in changes], None), (None, *changes), strict=True):
             if change is not None:
-                before = (before or binding) if change.reused else None
-                self.bound[key] = binding = change.binding
-            stop = None if start is None else int(members.searchsorted(start))
-            part, members = members[:stop], members[len(members) if stop is None else stop :]
-            if before is not None and binding is not None and len(part):
-                late = _late(before.link, binding.link.connection, psns[part].astype(np.int64), last)
-                if late:
-                    yield before, part[:late]
-                part = part[late:]
+                owners = [*owners[-SAME_QPNS:], change.binding] if change.reused else [change.binding]
+            stop = len(members) if start is None else int(members.searchsorted(start))
+            part, members = members[:stop], members[stop:]
+            while len(part) and len(owners) > 1:
+                some_of_it, part = part[:LATE], part[LATE:]
+                of = _owners(owners, psns[some_of_it], psns[last])
+                for owner in unique(of).tolist():
+                    yield owners[owner], some_of_it[of == owner]
+                owners, last = owners[int(of[-1]) :], some_of_it[of == of[-1]][-NEAR:]
             if len(part):
-                before = None
-                yield binding, part
-                last = psns[part[-NEAR:]].astype(np.int64)
-        if before is not None:
-            self._before[key] = before
+                yield owners[0], part
+                last = part[-NEAR:]
+        newest = owners.pop()
+        if newest is not None:
+            self.bound[key] = newest
+        if owners:
+            self._before[key] = [owner for owner in owners if owner is not None]
 
     def drop(self, numbers: set[int]) -> None:
         """No packet of the connections with these numbers is expected."""
-        for bound in (self.bound, self._before):
-            for key in [key for key, binding in bound.items() if binding.link.connection.number in numbers]:
-                del bound[key]
+        for key in [key for key, binding in self.bound.items() if binding.link.connection.number in numbers]:
+            del self.bound[key]
+            self._before.pop(key, None)
+        for key, owners in [*self._before.items()]:
+            if any(owner.link.connection.number in numbers for owner in owners):
+                del self._before[key]
 
 
+LATE = 4096
+"""Packets of a flow that are looked at together, whether they come late."""
 NEAR = 64
 """Packets of a flow, of which what comes late of the same connection has to be the neighbour."""
 _NO_ROWS = np.empty(0, np.int64)
 
 
-def _late(before: RcLink, connection: Connection, psns: Int64s, last: Int64s) -> int:
-    """How many packets of a flow come late, of what had the flow before the connection; by their PSNs.
+def _owners(owners: Sequence[Binding | None], numbers: Rows, last: Rows) -> Int64s:
+    """Which of those that have a flow in turn each of its packets belongs to, by ``numbers``, their PSNs: the nearest.
 
-    ``last``: those of packets before.  A flow has PSNs of both ends: of requests, and of responses to the other's.
+    ``last``: PSNs of the first of them.  A flow has those of both ends: of requests, and of responses to the other's.
     """
-    ahead = _ahead(psns, [end.start_psn for end in connection.endpoints if end.start_psn is not None])
-    fits = places(ahead < HELD_PACKETS)
-    late = int(fits[0]) if len(fits) else len(psns)
-    heads = [*[queue.head for queue in before.queues], *[end.start_psn for end in before.connection.endpoints]]
-    known = np.append(last, [head for head in heads if head is not None]).astype(np.int64)
-    if late and len(known):
-        away = np.minimum(_ahead(psns[:late], known), _ahead(-psns[:late], -known))
-        nearer = places(ahead[:late] < away)
-        late = int(nearer[0]) if len(nearer) else late
-    return late
+    away: list[Int64s] = []
+    psns = numbers.astype(np.int64)
+    for at, owner in enumerate(owners):
+        assert owner is not None
+        link, starting = owner.link, _starting(owner.link.connection)
+        if not at:
+            heads = [head % PSN.modulus for queue in link.queues if (head := queue.head) is not None]
+            known = np.array([*starting, *heads, *last], np.int64)
+            ahead = np.minimum(_ahead(psns, known), _ahead(-psns, -known)) if len(known) else None
+        else:
+            ahead = _ahead(psns, starting)
+        away.append(np.full(len(psns), HELD_PACKETS) if ahead is None else ahead)
+    nearest = len(owners) - 1 - np.argmin(away[::-1], axis=0)
+    return np.maximum.accumulate(nearest)
+
+
+def _starting(connection: Connection) -> list[int]:
+    """The PSNs with which its flows begin, as far as they are known."""
+    return [end.start_psn for end in connection.endpoints if end.start_psn is not None]
 
 
 def _ahead(psns: Int64s, known: Sequence[int] | Int64s) -> Int64s:
@@ -508,7 +524,7 @@ class RcObserver:
         link = self._link(connection, request, (int(rows["frame"][index]), BY_CM, 0))
         link.connection.path_mtu = request.path_mtu
         link.connection.first_frame, link.connection.first_time = event.frame, event.time
-        starting = [end.start_psn for end in connection.endpoints if end.start_psn is not None]
+        starting = _starting(connection)
         for key, sender in ((to_passive, 0), (to_active, 1)):
             old = self.bindings.current(key)
             former = None if old is None else old.link.connection
@@ -540,7 +556,7 @@ class RcObserver:
             return start
         mine = order[keys.searchsorted(key) : keys.searchsorted(key, side="right")]
         mine = mine[mine.searchsorted(self.bindings.since(key)) : mine.searchsorted(start)]
-        early = mine[_behind(request, rows["time"][mine])]
+        early = mine[_early_rows(link, request, rows[mine]) :]
         if not len(early):
             return start
         own = {end.start_psn for end in link.connection.endpoints}
@@ -553,7 +569,7 @@ class RcObserver:
         """Packets of a flow from its REQ on belong to the link; what is older waits on."""
         for data, rows in flow.pieces if flow else []:
             later = rows["frame"] >= request.frame
-            later[_behind(request, rows["time"])] = True
+            later[_early_rows(link, request, rows) :] = True
             part, before = take(rows, later), take(rows, ~later)
             if flow and len(before):
                 self.unpaired.hold(flow.key, data, before)
@@ -689,10 +705,15 @@ def _next_look(frame: int) -> int:
     return max(FIRST_LOOK, 1 << frame.bit_length()) if frame < EACH_LOOK else (frame // EACH_LOOK + 1) * EACH_LOOK
 
 
-def _behind(request: ConnectionRequest, times: Int64s) -> slice:
-    """Which packets of a flow came at the time of ``request`` or later, and none of them earlier again."""
-    earlier = places(times < request.time)
-    return slice(int(earlier[-1]) + 1 if len(earlier) else 0, None)
+def _early_rows(link: RcLink, request: ConnectionRequest, rows: Rows) -> int:
+    """From which row on the packets of a flow came at the time of ``request`` or later, with PSNs of its link."""
+    earlier = places(rows["time"] < request.time)
+    first = int(earlier[-1]) + 1 if len(earlier) else 0
+    starting = _starting(link.connection)
+    if not starting or first == len(rows):
+        return first
+    fits = places(_ahead(rows["psn"][first:].astype(np.int64), starting) < HELD_PACKETS)
+    return first + int(fits[0]) if len(fits) else len(rows)
 
 
 def _transport(row: Rows) -> str:

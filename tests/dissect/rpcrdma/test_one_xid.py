@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
+from random import Random
 
 import pytest
 
@@ -306,3 +307,19 @@ def test_what_waits_where_it_becomes_known_who_talks_with_whom_keeps_its_place()
     rpcs = analyze(capture)
     assert foreign(capture, rpcs) == []
     assert [rpc.state for rpc in rpcs].count("complete") == 8
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("transport", [Wire, IwarpWire])
+def test_reads_whose_frames_are_out_of_order(transport: type[Wire], seed: int) -> None:
+    wire = transport(seed=seed)
+    connection = wire.connect()
+    getattr_(connection)
+    for _ in range(18):
+        data = wire.random.randbytes(1000)
+        fetched = call(connection, nfs3.read(0, 1000), writes=[connection.register(1000)], xid=7)
+        reply(fetched, nfs3.read_reply(data))
+    late = Random(seed)
+    places = sorted(range(sent(wire)), key=lambda index: index + 8 * late.random())
+    capture = recorded(wire, places)
+    assert not foreign(capture, analyze(capture))

@@ -57,10 +57,10 @@ def bunched(frames: list[Frame], size: int, server_first: bool) -> list[Frame]:
     ]
 
 
-def reused_queue_pairs(disconnect: bool = True) -> list[Frame]:
+def reused_queue_pairs(disconnect: bool = True, times: int = 2) -> list[Frame]:
     """Two connections after each other on the same queue pairs."""
     wire = Wire(mtu=1024)
-    for _ in range(2):
+    for _ in range(times):
         conn = wire.connect(client_qpn=0x11, server_qpn=0x12)
         for _ in range(3):
             write(conn, DATA[:3000])
@@ -116,10 +116,10 @@ def test_a_clock_that_was_set_back(cut: int, step: int) -> None:
 def test_queue_pairs_that_are_reused_while_interfaces_are_captured_one_behind_the_other(
     size: int, server_first: bool, disconnect: bool
 ) -> None:
-    frames = reused_queue_pairs(disconnect)
+    frames = reused_queue_pairs(disconnect, 3)
     _, rpcs = analyzed(bunched(frames, size, server_first), 100_000)
     assert contents(rpcs) == contents(analyzed(frames, 100_000)[1])
-    assert [rpc.connection.packets for rpc in rpcs] == [(24, 24)] * 12
+    assert [rpc.connection.packets for rpc in rpcs] == [(24, 24)] * 18
 
 
 @pytest.mark.parametrize("disconnect", [True, False])
@@ -134,3 +134,14 @@ def test_no_wrong_bytes_of_reused_queue_pairs_where_the_clock_is_set_back_as_wel
     captured = bunched([*frames[:half], *later(frames[half:], -30 * SECOND)], size, server_first)
     _, rpcs = analyzed(captured, step)
     assert contents([rpc for rpc in rpcs if rpc.state == "complete"]) <= contents(analyzed(frames, step)[1])
+
+
+def test_a_capture_that_begins_late_and_a_clock_that_was_set_back_before_the_queue_pairs_are_reused() -> None:
+    frames = reused_queue_pairs(False)
+    half, begin = len(frames) // 2, 6
+    analyzer, rpcs = analyzed([*frames[begin:half], *later(frames[half:], -30 * SECOND)], 100_000)
+    assert len(analyzer.connections) == 2
+    for rpc in rpcs:
+        message = rpc.call or rpc.reply
+        assert message is not None
+        assert (message.frame + begin > half) == (rpc.connection.paired_by == "CM"), message.frame
