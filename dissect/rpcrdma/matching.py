@@ -352,6 +352,7 @@ class Matching:
                 (reply.sender, reply.message.header.xid) == (sender, xid)
                 and not reply.has_call
                 and reply.message.frame >= since
+                and reply.message.time - call.time < LINGER  # else the clock was set back between the two
             ):
                 # Where its time is earlier, too, it may answer a missing call with this XID: another reply tells.
                 before = reply.message.time < call.time

@@ -323,3 +323,16 @@ def test_reads_whose_frames_are_out_of_order(transport: type[Wire], seed: int) -
     places = sorted(range(sent(wire)), key=lambda index: index + 8 * late.random())
     capture = recorded(wire, places)
     assert not foreign(capture, analyze(capture))
+
+
+def test_a_reply_and_a_call_behind_a_clock_that_was_set_back_are_of_two_rpcs() -> None:
+    wire = Wire(seed=3)
+    connection = wire.connect(cm=False)
+    for _ in range(4):
+        getattr_(connection)
+    first = faults.where(wire.packets, kind="send", sender=1)[0]
+    capture = recorded(wire, range(first, sent(wire)))
+    capture.frames[1:] = [replace(frame, time=frame.time - 30_000_000_000) for frame in capture.frames[1:]]
+    rpcs = analyze(capture)
+    assert foreign(capture, rpcs) == []
+    assert sorted(rpc.state for rpc in rpcs) == ["complete"] * 3 + ["no call"]
