@@ -21,13 +21,13 @@ from ..layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
 from ..link.packets import PACKET
 from ..transport.connection import Link
 from ..transport.operations import SEND, Operation
-from ..transport.runs import EXTRA, IMMEDIATE, INVALIDATE, SendRun
+from ..transport.runs import EXTRA, IMMEDIATE, INVALIDATE, RANK_BITS, SendRun
 from .chunk_columns import ChunkColumns, note_chunks
 from .chunk_lists import READ_LIST
 from .dispatch import Dispatcher
 from .latency import MAX_LATENCY
 from .listeners import RowSends
-from .row_batch import MAX_OPEN, Event, LinkRun, OpenCalls, RowBatch, Sends, connection_number, event_ranks
+from .row_batch import MAX_OPEN, Event, LinkRun, OpenCalls, RowBatch, Sends, connection_number
 from .row_chunks import RowChunks
 from .rpc_numbers import LATE, EndedRpcs, RpcNumbers, ended_order
 from .rpc_table import FLAG_NOTES, RPC, STATES, RpcRows
@@ -309,6 +309,17 @@ def _secured_results(sends: Sends, call: Int64s, reply: Int64s) -> tuple[Int64s,
     results = np.full(len(call), -1)
     results[there] = words_at(sends.data, at[there])
     return results, (service > 0) & (there | ~inline | (service == GSS_PRIVACY))
+
+
+def event_ranks(events: Sequence[Event], runs: Sequence[LinkRun]) -> Int64s:
+    """The ranks of Operations among what has one place: behind its rows, but for those that ``postponed`` put
+    behind some."""
+    turns = np.arange(len(events))
+    if not any(run.postponed for _, run in runs):
+        return turns + 1
+    keys = np.array([(place, id(link)) for place, link, _ in events], np.int64).reshape(-1, 2)
+    begins = np.append(True, (keys[1:] != keys[:-1]).any(axis=1))[: len(keys)]
+    return (turns - np.maximum.accumulate(np.where(begins, turns, 0)) << RANK_BITS) + 1
 
 
 def _links(runs: Sequence[LinkRun], events: Sequence[Event]) -> list[Link]:

@@ -18,7 +18,7 @@ from ..arrays import Bytes, Int64s, Rows, places, some, stretches
 from ..onc.xdr import words2
 from ..transport.connection import Link
 from ..transport.operations import READ, SEND, WRITE, Operation
-from ..transport.runs import EXTRA, INVALIDATE, RANK_BITS, Run, SendRun, TransferRun
+from ..transport.runs import EXTRA, INVALIDATE, Run, SendRun, TransferRun
 from .caller_rows import CallerRows, Callers
 from .chunk_lists import READ_LIST, REPLY_CHUNK, WRITE_LIST
 from .dispatch import Dispatcher
@@ -57,17 +57,6 @@ def connection_number(link: Link) -> int:
     """The connection of a link that has events."""
     assert link.connection is not None
     return link.connection.number
-
-
-def event_ranks(events: Sequence[Event], runs: Sequence[LinkRun]) -> Int64s:
-    """The ranks of Operations among what has one place: behind its rows, but for those that ``postponed`` put
-    behind some."""
-    turns = np.arange(len(events))
-    if not any(run.postponed for _, run in runs):
-        return turns + 1
-    keys = np.array([(place, id(link)) for place, link, _ in events], np.int64).reshape(-1, 2)
-    begins = np.append(True, (keys[1:] != keys[:-1]).any(axis=1))[: len(keys)]
-    return (turns - np.maximum.accumulate(np.where(begins, turns, 0)) << RANK_BITS) + 1
 
 
 class OpenCalls(NamedTuple):
