@@ -6,6 +6,7 @@ which makes objects of the rows that it touches.
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from itertools import chain, compress, groupby, islice, pairwise
@@ -917,9 +918,7 @@ class RowBatch:
         rpc = self._answered(caller, call, reply)
         rpc.detach()
         caller.matching.note_again(rpc, latest)
-        waiting = caller.matching.unsettled.beside_gap
-        waiting.append(rpc)
-        waiting.sort(key=_reply_frame)
+        insort(caller.matching.unsettled.beside_gap, rpc, key=_reply_frame)
 
     def end(self, call: int, reply: int) -> None:
         """The RPC of a pair has ended, and is more than a row says."""

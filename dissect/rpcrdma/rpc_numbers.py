@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Int64s, some
+from ..arrays import Int64s, places, some
 from .rpcs import Rpc
 
 MAX_ANSWERED = 4096
@@ -17,6 +17,8 @@ MAX_ANSWERED = 4096
 
 FEW = 64
 """XIDs that take less time one by one."""
+MAX_LATER = 4
+"""Arrays that are searched one by one."""
 MAX_SHORT = (1 << 32) - 1
 """The highest number that is remembered in as little memory as an XID."""
 
@@ -117,16 +119,26 @@ class AnsweredXids:
         """The number of the RPC, where it is among the last."""
         if (number := self._single.get(xid)) is not None:
             return number
-        if self._later:
+        if len(self._later) > MAX_LATER:
             self._sort_in()
+        behind = len(self._single)
+        for xids, numbers in reversed(self._later):
+            if len(there := places(xids == xid)):
+                return self._among_last(xid, int(numbers[there[-1]]), behind + len(xids) - int(there[-1]) - 1)
+            behind += len(xids)
         xids, numbers, turns = self._known
         at = int(xids.searchsorted(xid))
         if at == len(xids) or xids[at] != xid:
             return None
-        if self._single and int(np.count_nonzero(turns > turns[at])) + len(self._single) >= self._maximum:
-            self._sort_in()
-            return self.get(xid)
-        return int(numbers[at])
+        behind += int(np.count_nonzero(turns > turns[at])) if behind else 0
+        return self._among_last(xid, int(numbers[at]), behind)
+
+    def _among_last(self, xid: int, number: int, behind: int) -> int | None:
+        """``number``, unless the XID was forgotten: ``behind`` it are so many, some of them with one XID."""
+        if behind < self._maximum:
+            return number
+        self._sort_in()
+        return self.get(xid)
 
     def __contains__(self, xid: int) -> bool:
         return self.get(xid) is not None
@@ -170,15 +182,15 @@ class AnsweredXids:
         turns = np.arange(self._count, self._count + later.shape[1])
         self._count += later.shape[1]
         table = np.concatenate((self._known, (*later, turns)), axis=1)
-        table = table[:, table[0].argsort(kind="stable")]
+        table = table.take(table[0].argsort(kind="stable"), axis=1)
         steps = table[:, 1:] - table[:, :-1]
         again = steps[0] == 0
         if some(again):
             # Others may have been forgotten by now, or not.
             self.used_after(int(steps[1][again & (steps[2] <= self._maximum)].min(initial=LATE)))
-            table = table[:, np.append(~again, True)]
+            table = table.compress(np.append(~again, True), axis=1)
         if (over := table.shape[1] - self._maximum) > 0:
-            table = table[:, table[2] >= np.partition(table[2], over)[over]]
+            table = table.compress(table[2] >= np.partition(table[2], over)[over], axis=1)
         self._known = _short(table)
 
 

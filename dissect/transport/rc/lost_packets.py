@@ -194,7 +194,7 @@ class PacketClock:
     def frame(self, count: int) -> int:
         """With which there were so many."""
         if self._all is None:
-            self._all = np.sort(np.concatenate(self._frames))
+            self._all = np.sort(np.concatenate(self._frames), kind="stable")  # Merges what is ascending.
         return int(self._all[max(0, count - self._before - 1)])
 
     def silent(self, since: int, before: int | None) -> int | None:
