@@ -677,7 +677,7 @@ class MergedAnalyzer(Analyzer):
             conversations,
             self._names,
             ChunkColumns.joined(chunks) if chunks else None,
-            dropped,
+            dropped=dropped,
         )
 
     def _evict_divided(self, deliveries: Sequence[Delivery]) -> None:

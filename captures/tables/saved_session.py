@@ -224,7 +224,7 @@ class SavedRpcs(RpcTable):
         places = np.flatnonzero(~as_rows)
         super().__init__(
             self._made(places),
-            RpcRows(_only_rows(columns, as_rows, names), np.empty(0, np.uint8), [], conversations, names, None, True),
+            RpcRows(_only_rows(columns, as_rows, names), np.empty(0, np.uint8), [], conversations, names, dropped=True),
             places,
         )
 

@@ -279,7 +279,7 @@ class Gathered:
         """Take the RPCs of a batch."""
         self.statistics.add_table(table)
         self.rpcs.add_table(table)
-        self.hosts.add(table.objects)
+        self.hosts.add(table.unusual)
 
     def evict(self, conversations: Iterable[Conversation]) -> None:
         """Nothing more comes of these."""

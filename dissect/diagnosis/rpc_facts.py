@@ -347,7 +347,7 @@ class RpcFacts:
         places = (table.rows["state"] != DUPLICATE).nonzero()[0]
         if len(places):
             self._add_rows(table, places)
-            for rpc in table.objects:
+            for rpc in table.unusual:
                 if rpc.call is not None and rpc.reply is None and rpc.state != DUPLICATE_REPLY:
                     self._note_unanswered(rpc)
 

@@ -415,7 +415,7 @@ class Statistics:
 
     def add_table(self, table: RpcTable) -> None:
         """Take the RPCs of a batch."""
-        for rpc in table.objects:
+        for rpc in table.unusual:
             if rpc.state == DUPLICATE_REPLY:
                 self.duplicate_replies += 1
             elif rpc.damage or rpc.chunks:

@@ -166,7 +166,7 @@ class Analyzer:
         self._unsettled: dict[int, Dispatcher] = {}
         """Of these those that had something to settle behind the last batch, or to which something happened since."""
         self._numbers = RpcNumbers()
-        self._machine = Machine(self._dispatcher)
+        self._machine = Machine(self._dispatcher, self._open_since)
         self._done = EndedRpcs(self._numbers)
 
     def watch_fpdus(self, watch: Callable[[TcpConnection, int, Fpdus], None]) -> None:
@@ -227,7 +227,7 @@ class Analyzer:
 
     def outstanding(self) -> Iterator[Rpc]:
         """Calls without a reply so far, of which no Rpc has ended: what they are called is not read yet."""
-        self._machine.open_as_objects(self._numbers, self._done)
+        self._machine.open_as_objects(self._numbers)
         for dispatcher in self._dispatchers.values():
             for direction in dispatcher.matching.directions:
                 for rpcs in direction.calls.values():
@@ -286,7 +286,7 @@ class Analyzer:
             self._iwarp.number()
             self._count_iwarp()
         self._observer.number()
-        rows = self._machine.take(batch.data, [*runs, *queues], events, self._numbers, self._done)
+        rows = self._machine.take(batch.data, [*runs, *queues], events, self._numbers)
         self._unsettled = {
             number: dispatcher for number, dispatcher in self._unsettled.items() if dispatcher.matching.waiting
         }
@@ -404,8 +404,8 @@ class Analyzer:
         events: list[Event] = [*self._observer.finish(), *(self._iwarp.finish() if self._iwarp else ())]
         self._count_iwarp()
         events.sort(key=itemgetter(0))
-        rows = self._machine.take(self._data, [], events, self._numbers, self._done)
-        self._machine.open_as_objects(self._numbers, self._done)
+        rows = self._machine.take(self._data, [], events, self._numbers)
+        self._machine.open_as_objects(self._numbers)
         for number, dispatcher in sorted(self._dispatchers.items()):
             self._numbers.place = LATE + number
             dispatcher.finish()
@@ -414,7 +414,7 @@ class Analyzer:
 
     def _take(self, events: Sequence[Event]) -> None:
         self._count_iwarp()
-        self._machine.take_singly(events, self._numbers, self._done)
+        self._machine.take_singly(events, self._numbers)
 
     def _dispatcher(self, link: Link) -> Dispatcher:
         connection = link.connection

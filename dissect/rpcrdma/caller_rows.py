@@ -3,12 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
 
+from ..arrays import Int64s
 from ..layers.rpcrdma_codes import NO_RDMA
+from ..transport.connection import Link
+from ..transport.runs import SendRun
 from .dispatch import Dispatcher
 from .matching import Matching
 from .missing_calls import calls_in, comes_again
+from .row_chunks import RowTransfers
 from .xid_reuse import CallDirection
+
+
+class OpenCalls(NamedTuple):
+    """Calls of one connection without a reply that are rows, behind a batch."""
+
+    link: Link
+    place: int
+    """Behind which these were left, in the order of events."""
+    runs: list[tuple[SendRun, Int64s]]
+    """Which of each run."""
+    numbers: list[int]
+    """Of their RPCs; for each call of all runs, and so are these."""
+    orders: list[int]
+    reached: list[int]
+    """Of each of their segments up to which address it was read or written."""
+    carried: list[int]
+    """How many of the transfers, which are in their order, did so."""
+    transfers: RowTransfers | None
 
 
 class CallerRows:

@@ -15,22 +15,23 @@ from operator import itemgetter
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Bytes, Int64s, Rows, among, joined, places, some, words_at
+from ..arrays import Bytes, Int64s, Rows, among, joined, places, some, unique, words_at
 from ..layers.oncrpc_codes import GSS_INTEGRITY, GSS_PRIVACY
 from ..layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
 from ..link.packets import PACKET
 from ..transport.connection import Link
 from ..transport.operations import SEND, Operation
 from ..transport.runs import EXTRA, IMMEDIATE, INVALIDATE, RANK_BITS, SendRun
+from .caller_rows import OpenCalls
 from .chunk_columns import ChunkColumns, note_chunks
 from .chunk_lists import READ_LIST
 from .dispatch import Dispatcher
 from .latency import MAX_LATENCY
 from .listeners import RowSends
-from .row_batch import MAX_OPEN, Event, LinkRun, OpenCalls, RowBatch, Sends, connection_number
+from .row_batch import MAX_OPEN, Event, LinkRun, OpenSince, RowBatch, Sends, connection_number
 from .row_chunks import RowChunks
-from .rpc_numbers import LATE, EndedRpcs, RpcNumbers, ended_order
-from .rpc_table import FLAG_NOTES, RPC, STATES, RpcRows
+from .rpc_numbers import LATE, RpcNumbers, ended_order
+from .rpc_table import FLAG_NOTES, NO_NAMES, PLACES, RPC, STATES, RpcRows
 from .sends import SHORTEST_REPLY, CallNames, SendColumns, read_sends
 
 _NO_PLACES = np.empty(0, np.int64)
@@ -41,31 +42,29 @@ _FIRST_RESULT = 6
 class Machine:
     """What decides over the rows of every batch of an Analyzer."""
 
-    def __init__(self, dispatcher: Callable[[Link], Dispatcher]) -> None:
+    def __init__(self, dispatcher: Callable[[Link], Dispatcher], open_since: OpenSince) -> None:
         """``dispatcher`` gives that of a connection."""
-        self._dispatcher = dispatcher
+        self._dispatcher, self._open_since = dispatcher, open_since
         self._names = CallNames()
         self._data: Bytes | None = None
         """Of the last batch."""
         self._open: dict[int, OpenCalls] = {}
         """By connection number; those of quiet connections stay what they are."""
 
-    def take(
-        self, data: Bytes, runs: list[LinkRun], events: Sequence[Event], numbers: RpcNumbers, ended: EndedRpcs
-    ) -> RpcRows | None:
+    def take(self, data: Bytes, runs: list[LinkRun], events: Sequence[Event], numbers: RpcNumbers) -> RpcRows | None:
         """Let all that a batch holds happen in its order; gives the RPCs that ended as rows.
 
-        ``runs``: of bytes in ``data``; ``ended``: where RPCs that end as objects are put.
+        ``runs``: of bytes in ``data``.
         """
         if self._data is not data:
-            self.open_as_objects(numbers, ended)
+            self.open_as_objects(numbers)
             self._data = data
         latest = max([run.last_place for _, run in runs] + [place for place, _, _ in events[-1:]], default=0)
         links = _links(runs, events)
         active = {connection_number(link) for link in links}
         opened = self._reopened(active, latest - MAX_OPEN)
         links += [open_calls.link for open_calls in opened if connection_number(open_calls.link) not in active]
-        batch, sends = self._batch(data, links, runs, events, numbers, ended, opened)
+        batch, sends = self._batch(data, links, runs, events, numbers, opened)
         batch.happen()
         self._open |= batch.left(links)
         rows = self._rows(batch, sends, links)
@@ -77,17 +76,17 @@ class Machine:
         numbers = [number for number, open_calls in self._open.items() if number in active or open_calls.place < before]
         return [self._open.pop(number) for number in numbers]
 
-    def open_as_objects(self, numbers: RpcNumbers, ended: EndedRpcs) -> None:
+    def open_as_objects(self, numbers: RpcNumbers) -> None:
         """Calls without a reply are objects from now on."""
         opened = self._reopened(())
         if opened and self._data is not None:
             links = [open_calls.link for open_calls in opened]
-            batch, _ = self._batch(self._data, links, [], [], numbers, ended, opened)
+            batch, _ = self._batch(self._data, links, [], [], numbers, opened)
             batch.left(links, 0)
 
-    def take_singly(self, events: Sequence[Event], numbers: RpcNumbers, ended: EndedRpcs) -> None:
+    def take_singly(self, events: Sequence[Event], numbers: RpcNumbers) -> None:
         """The same of Operations."""
-        self.open_as_objects(numbers, ended)
+        self.open_as_objects(numbers)
         before = None
         for place, link, operation in events:
             numbers.place = place
@@ -102,7 +101,6 @@ class Machine:
         runs: list[LinkRun],
         events: Sequence[Event],
         numbers: RpcNumbers,
-        ended: EndedRpcs,
         opened: Sequence[OpenCalls],
     ) -> tuple[RowBatch, Sends]:
         dispatchers = [self._dispatcher(link) for link in links]
@@ -113,7 +111,7 @@ class Machine:
         ranks = event_ranks(events, runs)
         sends = self._sends(data, runs, events, ranks, index, opened, bare)
         self._refuse(sends, dispatchers)
-        return RowBatch(dispatchers, sends, runs, events, ranks, index, numbers, ended, opened), sends
+        return RowBatch(dispatchers, sends, runs, events, ranks, index, numbers, opened, self._open_since), sends
 
     def _sends(
         self,
@@ -211,9 +209,22 @@ class Machine:
 
     def _rows(self, batch: RowBatch, sends: Sends, links: list[Link]) -> RpcRows | None:
         """The RPCs that ended as rows; those whose outcome is more than columns say end as objects."""
+        (pairs, chunks), alone = self._pairs(batch, sends, links), self._alone(batch, sends, links)
+        if not len(pairs) and not len(alone):
+            return None
+        there = {*unique(pairs["connection"]).tolist(), *unique(alone["connection"]).tolist()}
+        conversations = {
+            connection_number(link): dispatcher.conversation
+            for link, dispatcher in zip(links, batch.callers.dispatchers, strict=True)
+            if connection_number(link) in there
+        }
+        return RpcRows(pairs, sends.data, sends.runs, conversations, self._names.names, chunks, alone)
+
+    def _pairs(self, batch: RowBatch, sends: Sends, links: list[Link]) -> tuple[Rows, ChunkColumns | None]:
+        """Those with both messages."""
         call, reply = batch.pairs()
         if not len(call):
-            return None
+            return np.empty(0, RPC), None
         read, rows = sends.read, sends.rows
         chunked = places(read.chunked[call])
         chunks: ChunkColumns | None = None
@@ -243,7 +254,7 @@ class Machine:
         for send, other in zip(call[~right].tolist(), reply[~right].tolist(), strict=True):
             batch.end(send, other)
         if not some(right):
-            return None
+            return np.empty(0, RPC), None
         call, reply, which = call[right], reply[right], which[right]
         if chunks is not None:
             through = which >= 0
@@ -261,11 +272,7 @@ class Machine:
         frames = table["reply_frame"]
         if some(frames[1:] <= frames[:-1]):
             table = table.take(ended_order(frames, table["number"]))
-        conversations = {
-            connection_number(links[link_index]): batch.callers.dispatchers[link_index].conversation
-            for link_index in places(np.bincount(sends.link[call])).tolist()
-        }
-        return RpcRows(table, sends.data, sends.runs, conversations, self._names.names, chunks)
+        return table, chunks
 
     def _table(
         self, batch: RowBatch, sends: Sends, links: list[Link], call: Int64s, reply: Int64s, statuses: Int64s
@@ -281,22 +288,45 @@ class Machine:
         rows["status"] = statuses
         rows["gss_service"], rows["gss_sequence"] = read.service[call], read.sequence[call]
         rows["state"] = np.where(failed[statuses], STATES.index("error"), STATES.index("complete"))
-        for side, of in (("call", call), ("reply", reply)):
-            packets = sends.rows.take(of)
-            first = side == "call"
-            rows["call_frame" if first else "reply_first_frame"] = packets["frame"]
-            rows["call_last_frame" if first else "reply_frame"] = packets["frame"]
-            rows[f"{side}_time"] = rows[f"{side}_end"] = packets["time"]
-            rows["credits_requested" if first else "credits_granted"] = read.credits[of]
-            rows[f"{side}_send"] = packets["length"]
-            rows[f"{side}_inline"] = packets["length"] - read.header[of]
-            rows[f"{side}_at"] = packets["payload"]
-            rows[f"{side}_run"], rows[f"{side}_row"] = sends.run[of], sends.row[of]
-            if not first:
-                names = EXTRA[packets["opcode"]] == INVALIDATE
-                rows["invalidated"] = np.where(names, packets["immediate"].astype(np.int64), -1)
+        _note_sends(rows, sends, call, "call")
+        _note_sends(rows, sends, reply, "reply")
         rows["latency"] = rows["latency_server"] = rows["reply_time"] - rows["call_time"]
         return rows
+
+    def _alone(self, batch: RowBatch, sends: Sends, links: list[Link]) -> Rows:
+        """Those of which the capture has the reply alone, by connection."""
+        if not batch.alone:
+            return np.empty(0, RPC)
+        reply, number = np.array(batch.alone).T
+        order = sends.link[reply].argsort(kind="stable")
+        reply = reply[order]
+        rows = np.zeros(len(reply), RPC)
+        for name in ("latency", "credits_requested", *PLACES):
+            rows[name] = -1
+        rows["number"], rows["xid"] = number[order], sends.read.xids[reply]
+        rows["connection"] = np.array([connection_number(link) for link in links])[sends.link[reply]]
+        rows["caller"] = 1 - sends.sender[reply]
+        rows["procedure"] = self._names.names.procedure(NO_NAMES)
+        rows["status"] = self._names.names.status("", False)
+        rows["state"] = STATES.index("no call")
+        _note_sends(rows, sends, reply, "reply")
+        return rows
+
+
+def _note_sends(rows: Rows, sends: Sends, of: Int64s, side: str) -> None:
+    """What the calls, or the replies, of RPCs say."""
+    packets, read, first = sends.rows.take(of), sends.read, side == "call"
+    rows["call_frame" if first else "reply_first_frame"] = packets["frame"]
+    rows["call_last_frame" if first else "reply_frame"] = packets["frame"]
+    rows[f"{side}_time"] = rows[f"{side}_end"] = packets["time"]
+    rows["credits_requested" if first else "credits_granted"] = read.credits[of]
+    rows[f"{side}_send"] = packets["length"]
+    rows[f"{side}_inline"] = packets["length"] - read.header[of]
+    rows[f"{side}_at"] = packets["payload"]
+    rows[f"{side}_run"], rows[f"{side}_row"] = sends.run[of], sends.row[of]
+    if not first:
+        names = EXTRA[packets["opcode"]] == INVALIDATE
+        rows["invalidated"] = np.where(names, packets["immediate"].astype(np.int64), -1)
 
 
 def _secured_results(sends: Sends, call: Int64s, reply: Int64s) -> tuple[Int64s, NDArray[np.bool_]]:

@@ -387,6 +387,15 @@ class Matching:
         self._wait(WaitingReply(number, sender, message, answered, has_call=has_call))
         self.unsettled.replies.sort(key=_number)
 
+    def end_alone(self, sender: int, frame: int, at: int) -> None:
+        """A reply in that frame, at that place in the order of its sender, ended as a row: its call is not in the
+        capture."""
+        direction = self.direction(1 - sender)
+        direction.replied = direction.replied or frame
+        if self._memory is not None:
+            self._memory.note_stranger(sender, at)
+        self._count_unmatched(sender, 1)
+
     def _held(self, caller: int, message: Message) -> Iterator[tuple[list[Rpc], Rpc]]:
         """Answered Rpcs with the XID of a message, for which they still wait, and whose reply may be to a missing call;
         and the list they are in."""

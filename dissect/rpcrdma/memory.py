@@ -285,7 +285,7 @@ class AdvertisedMemory:
         """
         sender, at = reply.operation.initiator, self._at(reply.operation)
         if stranger:
-            self.strangers = [*self.strangers[1 - REORDERED :], (sender, at)]
+            self.note_stranger(sender, at)
         unplaced: dict[int, list[Operation]] = {}
         for operation in self.unplaced:
             if operation.kind is WRITE and operation.initiator == sender and self._lead(operation, at) > 0:
@@ -304,6 +304,10 @@ class AdvertisedMemory:
         if claimed:
             self.unplaced = [operation for operation in self.unplaced if operation not in claimed]
         return tuple(claimed)
+
+    def note_stranger(self, sender: int, at: int) -> None:
+        """A reply was sent there, and its call is not known."""
+        self.strangers = [*self.strangers[1 - REORDERED :], (sender, at)]
 
     def found_call(self, reply: Message, claimed: Iterable[Operation]) -> None:
         """The call of a reply is known now: what it had claimed may be for that."""

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from ..arrays import Int64s, Rows, places, some, stretches
+from ..arrays import Int64s, Rows, places, some, stretches, unique
 from ..transport.connection import Connection
 from ..transport.operations import READ
 from ..transport.retransmissions import (
@@ -122,14 +122,17 @@ def charge_rows(rpcs: RpcRows, transports: Callable[[int], TransportWaits]) -> N
         timed = rpcs.rows["latency"][mine] >= 0
         _charge_rows(rpcs, number, mine[timed], transport)
         if transport.recoveries is not None and not timed.all():
-            _note_waits(rpcs, mine[~timed], transport.recoveries)
+            _note_waits(rpcs, rpcs.rows, mine[~timed], transport.recoveries)
+    for number in unique(rpcs.alone["connection"]).tolist():
+        if (recoveries := transports(number).recoveries) is not None:
+            _note_waits(rpcs, rpcs.alone, places(rpcs.alone["connection"] == number), recoveries)
 
 
-def _note_waits(rpcs: RpcRows, mine: Int64s, recoveries: Recoveries) -> None:
-    """The same of some whose latency is not known."""
-    part = rpcs.rows.take(mine)
+def _note_waits(rpcs: RpcRows, rows: Rows, mine: Int64s, recoveries: Recoveries) -> None:
+    """The same of some of ``rows`` whose latency is not known."""
+    part = rows.take(mine)
     waits = recoveries.waits(_row_spans(part, _transfers(rpcs, part)))
-    np.add.at(rpcs.rows["latency_retransmission"], mine[waits.rpc], waits.end - waits.start)
+    np.add.at(rows["latency_retransmission"], mine[waits.rpc], waits.end - waits.start)
 
 
 def _charge_rows(rpcs: RpcRows, number: int, mine: Int64s, transport: TransportWaits) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
-from itertools import chain, compress, groupby, islice, pairwise
+from collections.abc import Callable, Collection, Mapping, Sequence
+from itertools import chain, groupby, islice, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +20,7 @@ from ..onc.xdr import words2
 from ..transport.connection import Link
 from ..transport.operations import READ, SEND, WRITE, Operation
 from ..transport.runs import EXTRA, INVALIDATE, Run, SendRun, TransferRun
-from .caller_rows import CallerRows, Callers
+from .caller_rows import CallerRows, Callers, OpenCalls
 from .chunk_lists import READ_LIST, REPLY_CHUNK, WRITE_LIST
 from .dispatch import Dispatcher
 from .listeners import SentRows
@@ -29,13 +29,15 @@ from .messages import Message
 from .missing_calls import SOON, call_may_be_missing
 from .negotiation import VersionUse
 from .pending import LINGER, MAX_BESIDE_GAP
-from .row_chunks import RowTransfers, row_transfers
-from .rpc_numbers import LATE, EndedRpcs, RpcNumbers
+from .row_chunks import row_transfers
+from .rpc_numbers import LATE, RpcNumbers
 from .rpc_table import RPC, RpcRows
 from .rpcs import Rpc
 from .sends import SendColumns
 from .transport_header import decode_header, record_header
 
+OpenSince = Callable[[Dispatcher], Sequence[int | None]]
+"""By endpoint, the first frame of a message of a connection that is not complete."""
 Event = tuple[int, Link, Operation]
 """Frame number in whose place it stands, where, what."""
 LinkRun = tuple[Link, Run]
@@ -58,24 +60,6 @@ def connection_number(link: Link) -> int:
     """The connection of a link that has events."""
     assert link.connection is not None
     return link.connection.number
-
-
-class OpenCalls(NamedTuple):
-    """Calls of one connection without a reply that are rows, behind a batch."""
-
-    link: Link
-    place: int
-    """Behind which these were left, in the order of events."""
-    runs: list[tuple[SendRun, Int64s]]
-    """Which of each run."""
-    numbers: list[int]
-    """Of their RPCs; for each call of all runs, and so are these."""
-    orders: list[int]
-    reached: list[int]
-    """Of each of their segments up to which address it was read or written."""
-    carried: list[int]
-    """How many of the transfers, which are in their order, did so."""
-    transfers: RowTransfers | None
 
 
 class Sends(NamedTuple):
@@ -142,11 +126,11 @@ class RowBatch:
         ranks: Int64s,
         index: Mapping[int, int],
         numbers: RpcNumbers,
-        ended: EndedRpcs,
         opened: Sequence[OpenCalls],
+        open_since: OpenSince,
     ) -> None:
         """``ranks``: ``event_ranks``; ``opened``: the calls that were open before."""
-        self._sends, self._numbers, self._ended = sends, numbers, ended
+        self._sends, self._numbers, self._open_since = sends, numbers, open_since
         self._events = events
         self._memory: dict[int, int] = {}
         """Slot << 32 | handle -> the segment of an open call that is a row."""
@@ -155,6 +139,8 @@ class RowBatch:
         self._call: list[int] = []
         self._reply: list[int] = []
         """The pairs: calls and replies that are rows."""
+        self.alone: list[tuple[int, int]] = []
+        """Replies that ended as rows, as their calls are not in the capture, and the numbers of their RPCs."""
         self._noted = {number for open_calls in opened for number in open_calls.numbers}
         self._gone: set[int] = set()
         """Pairs that became objects."""
@@ -952,8 +938,8 @@ class RowBatch:
 
     def _finish(self, caller: CallerRows) -> None:
         """The batch is over."""
-        for xid in [*caller.shown]:
-            self._wait(caller, xid)
+        if caller.shown:
+            self._end_shown(caller)
         for rpc in chain.from_iterable(caller.direction.calls.values()):
             rpc.own_rows()
         if caller.beside:
@@ -966,12 +952,26 @@ class RowBatch:
             while len(waiting) > MAX_BESIDE_GAP:
                 caller.matching.conclude(waiting.pop(0))
 
+    def _end_shown(self, caller: CallerRows) -> None:
+        """The calls of replies that were shown did not come; those that waited enough end as rows."""
+        matching, until = caller.matching, self._last_place - REORDERED
+        connection, answered = matching.conversation.connection, matching.directions[caller.caller].answered
+        if (since := self._open_since(caller.dispatcher)[caller.caller]) is not None:
+            until = min(until, since)  # It may be the call of what is behind it.
+        if not caller.ready or self._numbers.keeps_places or connection.reused_psns or connection.migrated_from:
+            until = 0
+        for xid, (reply, number, _) in [*caller.shown.items()]:
+            frame = self._frames[reply]
+            if frame >= until or reply in self._shown or xid in caller.behind or xid in answered:
+                self._wait(caller, xid)
+            else:
+                self.alone.append((reply, number))
+                matching.end_alone(*self._sends.place(reply), frame)
+
     def pairs(self) -> tuple[Int64s, Int64s]:
         """Calls and replies that stayed rows, in the order of replies."""
-        if not self._gone:
-            return np.array(self._call, np.int64), np.array(self._reply, np.int64)
-        kept = [pair not in self._gone for pair in range(len(self._call))]
-        return np.array([*compress(self._call, kept)], np.int64), np.array([*compress(self._reply, kept)], np.int64)
+        gone = np.fromiter(self._gone, np.int64)
+        return np.delete(np.array(self._call, np.int64), gone), np.delete(np.array(self._reply, np.int64), gone)
 
 
 def _reply_frame(rpc: Rpc) -> int:

@@ -49,12 +49,15 @@ neither message has immediate data, and the call invalidates no handle; nothing 
 at most that its reply has an earlier time, and so is its frame; then it has no latency.  Its
 call is RDMA_MSG, and so is its reply, if that did not come through a Reply chunk.  Its chunks were transferred in full,
 each by RDMA Reads or Writes of its own; see ``ChunkColumns``.
+
+A row RPC of which the capture has the reply alone is of state 'no call'; all else said here holds for it, and it has no
+chunks.  Most that ask for RPCs take it as an object.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import compress
 from typing import NamedTuple, overload
@@ -72,7 +75,7 @@ from .chunk_columns import ChunkColumns, LongReply
 from .conversation import Conversation
 from .latency import REPLY_EARLIER
 from .messages import Message, TransportHeader
-from .rpc_numbers import ended_order
+from .rpc_numbers import LATE, ended_order
 from .rpcs import DUPLICATE_REPLY, Latency, Rpc
 
 STATES = ("complete", "error", "damaged", "undecidable", "no reply", "no call", DUPLICATE_REPLY)
@@ -155,6 +158,10 @@ class ProcedureNames(NamedTuple):
     name: str
 
 
+NO_NAMES = ProcedureNames(None, None, None, None, (), "")
+"""Of an RPC whose call is not in the capture."""
+
+
 class RpcNames:
     """What the rows of many tables share: distinct procedures and statuses."""
 
@@ -194,6 +201,8 @@ class RpcRows:
     """By connection number."""
     names: RpcNames
     chunks: ChunkColumns | None = None
+    alone: Rows = field(default_factory=lambda: np.empty(0, RPC))
+    """RPC rows of those of which the capture has one message; by connection, behind all others."""
     dropped: bool = False
     """The bytes are not held any more."""
 
@@ -214,7 +223,7 @@ class RpcRows:
             chunks.operations = chunks.found.bare()
             rows["chunks"][through] = np.arange(np.count_nonzero(through))
             rows["transfer"] = np.where(rows["transfer"] >= 0, rows["chunks"], -1)
-        return RpcRows(rows, np.empty(0, np.uint8), runs, self.conversations, self.names, chunks, True)
+        return RpcRows(rows, np.empty(0, np.uint8), runs, self.conversations, self.names, chunks, dropped=True)
 
     def drop_contents(self) -> None:
         """Let go of the bytes."""
@@ -231,19 +240,18 @@ class RpcTable(Sequence[Rpc]):
 
     def __init__(
         self,
-        objects: list[Rpc],
+        objects: Sequence[Rpc | None],
         source: RpcRows | None = None,
         places: Int64s | None = None,
         names: RpcNames | None = None,
     ) -> None:
-        """``places``: of ``objects``, in the table."""
+        """``objects``: None for each of ``source.alone``; ``places``: of ``objects``, in the table."""
         self.names = source.names if source is not None else names or RpcNames()
         self._from = source
         count = len(objects) + (len(source.rows) if source is not None else 0)
         self.places: Int64s = np.arange(count) if places is None else places
-        """Rows of the RPCs that are objects, ascending."""
-        self.objects = objects
-        """Those RPCs."""
+        """Rows of ``objects``, ascending."""
+        self._objects = objects
         self.is_row: NDArray[np.bool_] = np.ones(count, np.bool_)
         self.is_row[self.places] = False
         self.row_places: Int64s = self.is_row.nonzero()[0]
@@ -257,9 +265,14 @@ class RpcTable(Sequence[Rpc]):
         """All in the order in which they ended, as both are; ``places``: where ``objects`` did in that of events."""
         if source is None:
             return RpcTable(objects)
-        numbers = np.append(source.rows["number"], np.array([rpc.number for rpc in objects], np.int64))
-        order = ended_order(np.append(source.rows["reply_frame"], places), numbers)
-        return RpcTable(objects, source, (order >= len(source.rows)).nonzero()[0])
+        of_objects, alone = np.array([rpc.number for rpc in objects], np.int64), source.alone
+        numbers = np.concatenate((source.rows["number"], of_objects, alone["number"]))
+        order = ended_order(
+            np.concatenate((source.rows["reply_frame"], places, LATE + alone["connection"].astype(np.int64))), numbers
+        )
+        others = order >= len(source.rows)
+        every = [*objects, *[None] * len(alone)]
+        return RpcTable([every[at] for at in (order[others] - len(source.rows)).tolist()], source, others.nonzero()[0])
 
     @staticmethod
     def joined(table: RpcTable, later: Sequence[Rpc]) -> RpcTable:
@@ -267,18 +280,34 @@ class RpcTable(Sequence[Rpc]):
         if not later:
             return table
         places = np.arange(len(later)) + len(table)
-        return RpcTable([*table.objects, *later], table._from, np.concatenate((table.places, places)), table.names)
+        return RpcTable([*table._objects, *later], table._from, np.concatenate((table.places, places)), table.names)
 
     def selected(self, mask: NDArray[np.bool_]) -> RpcTable:
         """Those rows for which it is true, in their order."""
         if mask.all():
             return self
-        source = None
+        source, kept = None, mask[self.places]
         if self._from is not None:
-            source = replace(self._from, rows=take(self.only_rows, mask[self.row_places]))
-        kept = mask[self.places]
+            rows, alone = take(self.only_rows, mask[self.row_places]), take(self._from.alone, kept[self._is_alone])
+            source = replace(self._from, rows=rows, alone=alone)
         places = (np.cumsum(mask) - 1)[self.places[kept]]
-        return RpcTable([*compress(self.objects, kept.tolist())], source, places, self.names)
+        return RpcTable([*compress(self._objects, kept.tolist())], source, places, self.names)
+
+    @cached_property
+    def objects(self) -> list[Rpc]:
+        """The RPCs that are no pairs of rows: those that ended as objects, and those with one message."""
+        alone = iter(self.rpcs_of(self._from.alone) if self._from is not None else ())
+        return [next(alone) if rpc is None else rpc for rpc in self._objects]
+
+    @property
+    def unusual(self) -> list[Rpc]:
+        """Those of ``objects`` that are no rows; the others have neither damage, notes nor chunks."""
+        return [rpc for rpc in self._objects if rpc is not None]
+
+    @property
+    def _is_alone(self) -> NDArray[np.bool_]:
+        """Which of ``objects`` are rows with one message."""
+        return np.array([rpc is None for rpc in self._objects], np.bool_)
 
     @property
     def origin(self) -> RpcRows | None:
@@ -289,11 +318,14 @@ class RpcTable(Sequence[Rpc]):
     def rows(self) -> Rows:
         """RPC rows of all."""
         if self._rows is None:
-            if len(self.objects):
+            if len(self._objects):
                 self._rows = np.zeros(len(self.is_row), RPC)
                 put(self._rows, self.row_places, self.only_rows)
-                for row, rpc in zip(self.places.tolist(), self.objects, strict=True):
-                    self._rows[row] = rpc_row(rpc, self.names)
+                is_alone = self._is_alone
+                of_objects = np.array([rpc_row(rpc, self.names) for rpc in self.unusual], RPC)
+                put(self._rows, self.places[~is_alone], of_objects)
+                if self._from is not None:
+                    put(self._rows, self.places[is_alone], self._from.alone)
             else:
                 self._rows = self.only_rows
         return self._rows
@@ -302,8 +334,8 @@ class RpcTable(Sequence[Rpc]):
     def waiting(self) -> Int64s:
         """``Rpc.waiting`` of all; -1 where it is not known.  Without a latency it is a lower bound."""
         waiting = self.rows["latency"].astype(np.int64)
-        for row, rpc in zip(self.places.tolist(), self.objects, strict=True):
-            if rpc.outstanding is not None:
+        for row, rpc in zip(self.places.tolist(), self._objects, strict=True):
+            if rpc is not None and rpc.outstanding is not None:
                 waiting[row] = rpc.outstanding
         return waiting
 
@@ -315,7 +347,7 @@ class RpcTable(Sequence[Rpc]):
     @cached_property
     def _conversations(self) -> dict[int, Conversation]:
         """The conversations of the RPCs that are objects, by connection."""
-        return {rpc.connection.number: rpc.conversation for rpc in self.objects}
+        return {rpc.connection.number: rpc.conversation for rpc in self.unusual}
 
     @property
     def chunks(self) -> ChunkColumns:
@@ -372,8 +404,10 @@ class RpcTable(Sequence[Rpc]):
             many |= np.isin(rows["connection"], [*connections])
         if self._from is None or not some(many):
             return self
-        made_of = dict(zip(self.row_places[many].tolist(), self.rpcs_of(take(rows, many)), strict=True))
-        made_of.update(zip(self.places.tolist(), self.objects, strict=True))
+        made_of: dict[int, Rpc | None] = {
+            **dict(zip(self.row_places[many].tolist(), self.rpcs_of(take(rows, many)), strict=True)),
+            **dict(zip(self.places.tolist(), self._objects, strict=True)),
+        }
         places = np.array(sorted(made_of), np.int64)
         source = replace(self._from, rows=take(rows, ~many))
         return RpcTable([made_of[row] for row in places.tolist()], source, places, self.names)
@@ -473,7 +507,7 @@ def made(source: RpcRows, rows: Rows) -> list[Rpc]:
         service,
         sequence,
     ) in zip(calls, replies, zip(*(rows[name].tolist() for name in _MADE_OF), strict=True), strict=True):
-        if requested >= 0:
+        if requested >= 0 or granted >= 0:
             asked = TransportHeader(xid, 1, requested, RDMA_MSG, length=call_send - called)
             answered = TransportHeader(xid, 1, granted, RDMA_MSG, length=reply_send - replied)
         else:
@@ -488,19 +522,19 @@ def made(source: RpcRows, rows: Rows) -> list[Rpc]:
                 source.conversations[connection],
                 caller == 1,
                 xid,
-                Message(call, asked, data, call_at, call_at + called, called),
-                Message(reply, answered, data, reply_at, reply_at + replied, replied),
+                Message(call, asked, data, call_at, call_at + called, called) if call else None,
+                Message(reply, answered, data, reply_at, reply_at + replied, replied) if reply else None,
                 names.program,
                 names.version,
                 names.procedure,
                 names.minor_version,
-                GssCredential(1, RPCSEC_GSS_DATA, sequence, service) if service else None,
+                GssCredential(1, RPCSEC_GSS_DATA, sequence, service) if service > 0 else None,
                 names.operations,
                 names.name,
                 result,
                 failed,
                 STATES[state],
-                notes=() if latency >= 0 else (REPLY_EARLIER,),
+                notes=() if latency >= 0 or not call or not reply else (REPLY_EARLIER,),
                 latency=Latency(latency, 0, reads, server, writes, 0, delay) if latency >= 0 else None,
                 order=order,
                 retransmission_delay=delay,
@@ -512,8 +546,12 @@ def made(source: RpcRows, rows: Rows) -> list[Rpc]:
     return rpcs
 
 
-def _operations(runs: list[SendRun], run: NDArray[np.int32], row: NDArray[np.int32]) -> list[Operation]:
-    return [runs[run_at].operation(at) for run_at, at in zip(run.tolist(), row.tolist(), strict=True)]
+def _operations(runs: list[SendRun], run: NDArray[np.int32], row: NDArray[np.int32]) -> list[Operation | None]:
+    """None where the capture does not have the message."""
+    return [
+        runs[run_at].operation(at) if run_at >= 0 else None
+        for run_at, at in zip(run.tolist(), row.tolist(), strict=True)
+    ]
 
 
 def rpc_row(rpc: Rpc, names: RpcNames) -> tuple[int, ...]:

@@ -257,6 +257,20 @@ def test_what_is_missing_costs_its_neighbours_alone() -> None:
     assert columns.in_rows > every * 0.9
 
 
+def test_replies_whose_calls_are_missing_stay_rows() -> None:
+    """All but one at the end of the batch, whose call may still come."""
+    wire = Wire()
+    conn = wire.connect()
+    for xid in range(200):
+        reply(call(conn, nfs3.getattr_(), xid=xid), nfs3.getattr_reply())
+    calls = [at for at in faults.where(wire.packets, kind="send") if wire.packets[at].sender == 0]
+    frames = Capture(wire, faults.drop(wire.packets, [calls[at] for at in (5, 50, 120, 195)])).frames
+    compare(frame_batches(frames, []))
+    (table, _) = Way(True).feed(frame_batches(frames, [])).kept
+    assert table.origin is not None
+    assert table.origin.alone["xid"].tolist() == [5, 50, 120]
+
+
 def test_what_is_retransmitted_behind_a_gap_of_the_other_end() -> None:
     """The rows of a run that wait for the gap are no rows any more, and what is said of one of them neither."""
     wire = Wire()
