@@ -108,7 +108,7 @@ class CallerRows:
         self.held = 0
         """How many these are."""
         self.used: dict[int, int] = {}
-        """Of calls that were answered, where some are missing: the numbers of their RPCs, by XID."""
+        """The calls that were answered, where some are missing, by XID."""
         self.whole_transfers = False
         """A listener wants all else as objects."""
         self.log: list[int] | None = None
@@ -149,12 +149,12 @@ class CallerRows:
             self.doubtful = {rpc.xid for rpc in (*held.beside_gap, *held.unwritten, *held.lingering)}
         return xid in self.calls or xid in self.waiting or xid in self.doubtful or self.outstanding >= self.room
 
-    def comes_again(self, xid: int, number: int, last: int) -> bool:
-        """Whether the XID of RPC ``number`` may be that of a call, too, that is not in the capture."""
+    def comes_again(self, xid: int, call: int, drawn: Sequence[int], last: int) -> bool:
+        """Whether the XID of a call, the RPCs of which have the numbers ``drawn``, may be that of another, too, that is
+        not in the capture."""
         earlier = self.used.get(xid)
-        if earlier is None:
-            earlier = self.direction.answered.get(xid)
-        return comes_again(number, earlier, last, self.missing)
+        number = self.direction.answered.get(xid) if earlier is None else drawn[earlier]
+        return comes_again(drawn[call], number, last, self.missing)
 
     def is_early(self, xid: int) -> bool:
         """Whether a reply with this XID, of which no call is a row, can wait for its call as a row."""

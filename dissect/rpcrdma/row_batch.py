@@ -339,7 +339,9 @@ class RowBatch:
                     (call := caller.open.get(key)) is not None
                     and (caller.ready or self._begins(slot, code, key, at))
                     and not (
-                        caller.gapped and ranks[at] > before[call] and caller.comes_again(key, drawn[call], number)
+                        (across := caller.gapped and ranks[at] > ranks[call])
+                        and ranks[at] > before[call]
+                        and caller.comes_again(key, call, drawn, number)
                     )
                     and ((code == REPLY and not chunked[call]) or self._completes(caller, slot, call, at))
                 ):
@@ -348,8 +350,8 @@ class RowBatch:
                     caller.answered.append(call)
                     caller.last = at
                     if caller.gapped:
-                        caller.used[key] = drawn[call]
-                        if ranks[at] > ranks[call]:
+                        caller.used[key] = call
+                        if across:
                             caller.beside[key] = pair, number
                     if caller.log is not None:
                         caller.log.append(~pair)
@@ -771,7 +773,7 @@ class RowBatch:
                 caller.answered.append(call)
                 caller.last = reply
                 if caller.gapped:
-                    caller.used[xid] = number
+                    caller.used[xid] = call
                 self._call.append(call)
                 self._reply.append(reply)
 
