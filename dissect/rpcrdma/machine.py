@@ -194,7 +194,7 @@ class Machine:
                 read.arguments[mine],
                 rows["payload"][mine] + rows["captured"][mine],
             )
-            others = mine[~listener.rows_wanted(row_sends, self._names.names)]
+            others = mine[~listener.rows_wanted(row_sends, self._names.names) | (read.refused[mine] > 0)]
             sends.procedures[others], sends.replies[others] = -1, False
 
     def _procedures(self, data: Bytes, rows: Rows, read: SendColumns, calls: Int64s) -> Int64s:
@@ -248,6 +248,9 @@ class Machine:
             right[chunked] &= row_chunks.right
             results[chunked] = np.where(chunks.results >= 0, chunks.results, results[chunked])
             which[chunked] = np.arange(len(chunked))
+        if some(refused := read.refused[reply]):
+            results = np.where(refused > 0, ~refused, results)
+            right &= (refused == 0) | ~read.chunked[call]
         procedures = sends.procedures[call]
         statuses = self._names.statuses(procedures, results)
         right &= statuses >= 0
@@ -338,7 +341,7 @@ def _secured_results(sends: Sends, call: Int64s, reply: Int64s) -> tuple[Int64s,
     there = inline & (service != GSS_PRIVACY) & (at + 4 <= rows["payload"][reply] + rows["captured"][reply])
     results = np.full(len(call), -1)
     results[there] = words_at(sends.data, at[there])
-    return results, (service > 0) & (there | ~inline | (service == GSS_PRIVACY))
+    return results, (service > 0) & (there | ~inline | (service == GSS_PRIVACY) | (read.refused[reply] > 0))
 
 
 def event_ranks(events: Sequence[Event], runs: Sequence[LinkRun]) -> Int64s:

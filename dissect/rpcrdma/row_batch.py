@@ -767,7 +767,7 @@ class RowBatch:
     def _settle_behind(self, caller: CallerRows, place: int) -> None:
         """The capture is at that place: calls behind their replies are theirs where no other came soon enough."""
         for xid, call in [*caller.behind.items()]:
-            reply, number, _ = caller.shown[xid]
+            reply = caller.shown[xid][0]
             if place - self._frames[reply] > REORDERED:
                 del caller.behind[xid], caller.shown[xid]
                 caller.answered.append(call)

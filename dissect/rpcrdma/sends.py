@@ -14,16 +14,18 @@ from numpy.typing import NDArray
 
 from ..arrays import Bytes, Int64s, Rows, big_endian_words, distinct, gathered, words_at
 from ..layers.oncrpc_codes import (
+    ACCEPT_STATUS_NAMES,
     CALL,
     GSS_INTEGRITY,
     GSS_NONE,
     GSS_PRIVACY,
     MSG_ACCEPTED,
+    PROG_MISMATCH,
     REPLY,
     RPC_VERSION,
     RPCSEC_GSS,
     RPCSEC_GSS_DATA,
-    SUCCESS,
+    SYSTEM_ERR,
 )
 from ..layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
 from ..onc import compound as nfs4
@@ -57,7 +59,9 @@ class SendColumns(NamedTuple):
     call: NDArray[np.bool_]
     """A usual call; its arguments begin at ``arguments``."""
     reply: NDArray[np.bool_]
-    """A usual reply: accepted, and executed; or one through a Reply chunk."""
+    """A usual reply: accepted, with results or without; or one through a Reply chunk."""
+    refused: Int64s
+    """Of a usual reply the accept_stat with which it has no results; 0 for none."""
     listed: NDArray[np.bool_]
     """It has chunks."""
     header: Int64s
@@ -139,20 +143,23 @@ def read_sends(data: Bytes, at: Int64s, size: Int64s, bare: NDArray[np.bool_] | 
     call &= verifier <= MAX_AUTH
     arguments += 8 + (verifier + 3 & -4) + np.where(service == GSS_INTEGRITY, 8, 0)
     call &= arguments <= end
-    # Accepted, with an empty AUTH_NONE verifier, and SUCCESS; or with a verifier of RPCSEC_GSS.
+    # Accepted, with an empty AUTH_NONE verifier, or with one of RPCSEC_GSS.
     accepted = inline & known & same & (rpc[:, 1] == REPLY) & (rpc[:, 2] == MSG_ACCEPTED)
     accepted &= size >= header + SHORTEST_REPLY
-    reply = accepted & (rpc[:, 3] | rpc[:, 4] | rpc[:, 5] == 0)
+    reply = accepted & (rpc[:, 3] | rpc[:, 4] == 0)
+    refused = np.where(reply, rpc[:, 5], 0)
     results = at + header + SHORTEST_REPLY
     results[accepted] += rpc[accepted, 4].clip(0, MAX_AUTH) + 3 & -4
     verified = accepted & (rpc[:, 3] == RPCSEC_GSS) & (rpc[:, 4] <= MAX_AUTH) & (results <= end)
     rows = verified.nonzero()[0]
-    reply[rows] = words_at(data, results[rows] - 4) == SUCCESS
+    refused[rows] = words_at(data, results[rows] - 4)
+    reply |= verified
+    reply &= (refused <= SYSTEM_ERR) & (refused != PROG_MISMATCH)
     reply |= ~inline & chunked & (counts[:, WRITE_LIST] == 0) & (counts[:, REPLY_CHUNK] > 0) & (size == header)
     reply &= counts[:, READ_LIST] == 0
     return SendColumns(
-        words, usual, call, reply, listed, header, rpc, arguments, results, service, sequence, verified, chunked,
-        counts, segments,
+        words, usual, call, reply, refused, listed, header, rpc, arguments, results, service, sequence, verified,
+        chunked, counts, segments,
     )  # fmt: skip
 
 
@@ -167,9 +174,6 @@ def _secured(data: Bytes, start: Int64s, rpc: Int64s, call: NDArray[np.bool_]) -
         call[rows[~right]] = False
         service[rows[right]], sequence[rows[right]] = kind[right], number[right]
     return service, sequence
-
-
-assert SUCCESS == 0
 
 
 def _words_at(data: Bytes, at: Int64s, count: int) -> Int64s:
@@ -244,7 +248,8 @@ class CallNames:
     def statuses(self, procedures: Int64s, results: Int64s) -> Int64s:
         """The index into ``names.statuses``; -1 where the reply is unusual.
 
-        Of replies to ``procedures``, by the first word of their ``results``; -1 where they have none.
+        Of replies to ``procedures``, by the first word of their ``results``; -1 where they have none, and where they
+        are refused ``~accept_stat``.
         """
         first, each = distinct(procedures, results)
         indices = [
@@ -259,7 +264,9 @@ class CallNames:
         key = names.program, names.version, names.procedure, word
         index = self._statuses.get(key)
         if index is None:
-            if names.program == NLM:
+            if word < -1:
+                index = self.names.status(ACCEPT_STATUS_NAMES[~word], True)
+            elif names.program == NLM:
                 index = -1  # The status stands behind a cookie.
             else:
                 body = pack(">I", word) if word >= 0 else b""
