@@ -403,6 +403,10 @@ class Dispatcher:
         """Neither call nor reply by its own words, and no call with its XID is open."""
         xid = message.header.xid
         earlier = self._directed(1 - sender, xid)
+        if earlier is not None and sender == 0 and self.matching.call_unseen(sender, message):
+            # The reply to a call that is not in the capture and the next call with its XID look like a callback.
+            self._drop_undirected(earlier)
+            earlier = None
         if earlier is not None:
             self.matching.call(1 - sender, earlier)
             self.matching.doubt(1 - sender, xid)

@@ -290,7 +290,7 @@ class Matching:
             self._count_unmatched(1 - sender, 1)
         if early is not None and (
             not early.has_call
-            or (rpc.chunks and not self._call_unseen(sender, message) and self._shares_memory(rpc, early.message))
+            or (rpc.chunks and not self.call_unseen(sender, message) and self._shares_memory(rpc, early.message))
         ):
             self.unsettled.replies.remove(early)
             self._take_early(early)
@@ -428,7 +428,7 @@ class Matching:
         connection = self.conversation.connection
         return bool(connection.missing_packets[caller] or connection.gaps[caller])
 
-    def _call_unseen(self, caller: int, message: Message) -> bool:
+    def call_unseen(self, caller: int, message: Message) -> bool:
         """A reply may answer a call before ``message`` that is not in the capture, or was sent before it began."""
         connection = self.conversation.connection
         gaps = connection.gaps[caller]
@@ -527,7 +527,7 @@ class Matching:
         if (
             0 < call.first_time - reply.last_time < LATER
             and call.first_frame < reply.last_frame
-            and self._call_unseen(call.initiator, rpc.reply)
+            and self.call_unseen(call.initiator, rpc.reply)
         ):
             self._doubt_match(rpc, EARLIER_TIME)
 

@@ -336,3 +336,13 @@ def test_a_reply_and_a_call_behind_a_clock_that_was_set_back_are_of_two_rpcs() -
     rpcs = analyze(capture)
     assert foreign(capture, rpcs) == []
     assert sorted(rpc.state for rpc in rpcs) == ["complete"] * 3 + ["no call"]
+
+
+@pytest.mark.parametrize("step", [1, 1000])
+def test_a_reply_and_the_next_call_are_no_callback_where_their_types_are_not_captured(step: int) -> None:
+    wire = in_turn("RoCE")
+    for first in range(1, sent(wire)):
+        capture = Capture(wire, faults.snap(wire.packets[first:], 80))
+        rpcs = analyze(capture, range(step, len(capture.frames), step))
+        assert foreign(capture, rpcs) == []
+        assert not any(rpc.backward for rpc in rpcs), first
