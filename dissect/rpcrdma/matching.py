@@ -51,6 +51,9 @@ MAX_OUTSTANDING = 1 << 16
 
 MATCHED_AMONG = "reply matched among"
 BY_XID_ALONE = "reply matched by its XID alone: its RPC header is truncated"
+WHICH_IS_CALL = (
+    "which of the two is the call is not known: the XID is used in turn, and their RPC headers are truncated"
+)
 EARLIER_TIME = "its reply has an earlier time, and may be to an earlier call with its XID that is not in the capture"
 BEFORE_CAPTURE = "its reply is shown before it, and may be to a call before the capture with the same XID"
 OTHER_MEMORY = "its reply returns other memory than it offered, and its XID was used again or frames are out of order"
@@ -484,6 +487,11 @@ class Matching:
             doubtful = False
         elif self._has_early_reply(sender, rpc):
             self._doubt_match(rpc, TWO_REPLIES)
+            doubtful = False
+        elif (
+            BY_XID_ALONE in rpc.notes and rpc.xid in direction.answered and not self.conversation.connection.start_known
+        ):
+            self._doubt_match(rpc, WHICH_IS_CALL)
             doubtful = False
         direction.answered.add(rpc.xid, rpc.number)
         self.note_again(rpc, self.numbers.last)

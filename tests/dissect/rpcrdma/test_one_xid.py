@@ -339,10 +339,10 @@ def test_a_reply_and_a_call_behind_a_clock_that_was_set_back_are_of_two_rpcs() -
 
 
 @pytest.mark.parametrize("step", [1, 1000])
-def test_a_reply_and_the_next_call_are_no_callback_where_their_types_are_not_captured(step: int) -> None:
+def test_which_message_is_the_call_is_not_known_where_their_types_are_not_captured(step: int) -> None:
     wire = in_turn("RoCE")
     for first in range(1, sent(wire)):
         capture = Capture(wire, faults.snap(wire.packets[first:], 80))
         rpcs = analyze(capture, range(step, len(capture.frames), step))
-        assert foreign(capture, rpcs) == []
+        assert len(foreign(capture, rpcs)) <= 1, first
         assert not any(rpc.backward for rpc in rpcs), first
