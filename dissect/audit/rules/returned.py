@@ -350,6 +350,9 @@ def write_length_true(transaction: Transaction) -> Judgement | None:
         unused = not any(written) or not chunk.returned  # which may have been written to all the same (4.4.6.2)
         if unused and (_unclaimed(transaction, number) or not (any(written) or chunk.returned)):
             continue
+        writes = [operation for use in chunk.segments for operation in use.operations]
+        if not chunk.returned and all(operation in transaction.late for operation in writes):
+            continue  # V1-RDMA-AFTER-REPLY
         filled = [(use, got) for use, got in zip(chunk.segments, written, strict=True) if got or not any(written)]
         returned = sum(use.returned or 0 for use, _ in filled)
         total = sum(length for _, length in filled)

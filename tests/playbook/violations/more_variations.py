@@ -169,6 +169,15 @@ def write_after(wire: Wire) -> None:
 
 
 @breaks("V1-RDMA-AFTER-REPLY")
+def written_only_after(wire: Wire) -> None:
+    """What the reply returned was true when it was sent."""
+    rpc = reading(opened(wire), 4096)
+    reply(rpc, nfs3.read_reply(b""))
+    s = rpc.writes[0][0]
+    rpc.connection.write(SERVER, s.handle, s.offset, DATA[:100])
+
+
+@breaks("V1-RDMA-AFTER-REPLY")
 def read_after_error(wire: Wire) -> None:
     connection = opened(wire)
     ch = connection.register(4096)
