@@ -52,20 +52,29 @@ Chunk = tuple[Bytes, Rows]
 class SegmentClock:
     """When the segments of a batch came, and what was acknowledged by then."""
 
-    __slots__ = ("_acked", "_answers", "_before", "_frames", "_known", "_reached", "_times")
-
-    def __init__(self, before: int, frames: Int64s, times: Int64s, acked: int | None, answers: Rows) -> None:
-        """Of a connection, ``before``: segments so far; frames and times of the next ones, in both directions.
+    def __init__(self, before: int, rows: Rows, members: Int64s, acked: int | None, answers: Rows) -> None:
+        """Of a connection, ``before``: segments so far; ``members``: indices of the SEGMENT rows that are the next
+        ones, in both directions.
 
         ``acked``: the sequence number up to which the receiver had everything; ``answers``: its SEGMENT rows in the
         batch that say so.
         """
-        self._before, self._frames, self._times = before, frames, times
+        self._before, self._rows, self._members = before, rows, members
         self._acked, self._answers = acked, answers
         self._reached: Int64s | None = None
         """By segment, up to where everything was acknowledged, once asked for."""
         self._known: tuple[tuple[int, int, int] | None, int | None] = None, None
         """What was asked last, and the answer: most of what comes late changes neither."""
+
+    @cached_property
+    def _frames(self) -> Int64s:
+        frames: Int64s = self._rows["frame"][self._members]
+        return frames
+
+    @cached_property
+    def _times(self) -> Int64s:
+        times: Int64s = self._rows["time"][self._members]
+        return times
 
     def at(self, frame: int) -> int:
         """Segments up to a frame."""
@@ -294,7 +303,8 @@ def received(
     # An acknowledgement has the number of what its sender sends next (RFC 9293, 3.4), which is beyond what was
     # captured where that is missing.  Behind a FIN it is one further.
     heads = np.array([stream.retransmissions.head or 0 for stream in streams])
-    reached = sections.before(sections.risen(ends, heads[sections.owners]), heads)
+    floors = heads[sections.owners]
+    reached = sections.before(sections.risen(np.minimum(ends, floors + BEYOND - 1), floors), heads)
     telling = carrying | (position > reached + 1) & (position <= reached + MAX_AHEAD)
     if not every(telling):
         rows, position, ends, carrying = take(rows, telling), position[telling], ends[telling], carrying[telling]

@@ -28,7 +28,6 @@ from .records import DatagramFraming, RecordFraming
 from .stream import REORDERED, SegmentClock, received
 
 KEPT_FRAMES = 1 << 12
-_NO_ANSWERS = np.empty(0, SEGMENT)
 UNDECIDED = 64
 """FPDUs after which it is settled which side is the active one."""
 
@@ -144,13 +143,12 @@ class Lifetime:
         """Its first frame; 0 where there is none so far."""
         return 0 if self.first is None else self.first[0]
 
-    def extend(self, rows: Rows) -> None:
-        """Take SEGMENT rows: it lasts until the last of them."""
-        frames, times = rows["frame"], rows["time"]
-        self.segments += len(rows)
-        self.data_segments += int(np.count_nonzero(rows["length"]))
-        self.first = self.first or (int(frames[0]), int(times[0]))
-        self.last = int(frames[-1]), int(times[-1])
+    def extend(self, rows: Rows, members: Int64s) -> None:
+        """Take ``members``, indices of SEGMENT rows: it lasts until the last of them."""
+        self.segments += len(members)
+        self.data_segments += int(np.count_nonzero(rows["length"][members]))
+        first, last = ((int(rows["frame"][index]), int(rows["time"][index])) for index in members[[0, -1]].tolist())
+        self.first, self.last = self.first or first, last
 
 
 Fed = tuple["TcpConnection", Int64s]
@@ -309,22 +307,21 @@ class TcpConnection:
         there = (self.directions[number].starts_up(data, take(rows, sides[number])) for number in waiting)
         return len(first) if waits or not all(there) else len(members)
 
-    def note(self, rows: Rows, forward: Rows, sent: tuple[Sent, Sent]) -> list[SegmentClock]:
-        """SEGMENT rows come, as ``feed`` takes them, of which it is known what either direction ``sent``."""
+    def note(self, rows: Rows, forward: Rows, members: Int64s, sent: tuple[Sent, Sent]) -> list[SegmentClock]:
+        """Of SEGMENT rows ``members`` come, as ``feed`` takes them; it is known what either direction ``sent``."""
         lifetime, before = self.lifetime, self.lifetime.segments
-        lifetime.extend(rows)
-        frames = np.ascontiguousarray(rows["frame"])
+        lifetime.extend(rows, members)
         for mine in sent:
             if self.transport == "UDP":
                 self.placed |= zip(mine.rows["frame"].tolist(), mine.rows["seq"].tolist(), strict=True)
                 self.placed = dict([*self.placed.items()][-KEPT_FRAMES:])
             if mine.early is not None:
                 self._disordered = min(self._disordered or lifetime.last[0], mine.early or lifetime.since)
-        for index in places(rows["flags"] & (FIN | RST)).tolist():
+        for index in members[places(rows["flags"][members] & (FIN | RST))].tolist():
             lifetime.closed = True
             what = "RST" if rows["flags"][index] & RST else "FIN"
             self._closings.append((int(rows["frame"][index]), int(rows["time"][index]), int(not forward[index]), what))
-        return [SegmentClock(before, frames, rows["time"], mine.acked, mine.answers) for mine in sent]
+        return [SegmentClock(before, rows, members, mine.acked, mine.answers) for mine in sent]
 
     def take(self, fpdus: Sequence[tuple[int, Sequence[Fpdus]]], final: bool = False) -> Sequence[tuple[int, Fpdus]]:
         """Take FPDUs by direction; gives those that are to be divided into messages."""
@@ -337,9 +334,10 @@ class TcpConnection:
     def idle(self, now: int) -> Delivered:
         """Nothing came up to ``now``, in nanoseconds."""
         held = self.unsettled
-        frames, times = np.array([[self.lifetime.last[0]], [now]])
+        last = np.zeros(1, SEGMENT)
+        last["frame"], last["time"] = self.lifetime.last[0], now
         for direction in self.directions:
-            clock = SegmentClock(self.lifetime.segments - 1, frames, times, direction.acked, _NO_ANSWERS)
+            clock = SegmentClock(self.lifetime.segments - 1, last, np.zeros(1, np.int64), direction.acked, last[:0])
             direction.framing.feed(direction.stream.settle(clock))
         return self._advance(final=False, held=held)
 
@@ -627,7 +625,7 @@ def _receive(data: Bytes, rows: Rows, forward: NDArray[np.bool_], fed: Sequence[
     clocks = [
         clock
         for (tcp, members), mine in zip(fed, sent, strict=True)
-        for clock in tcp.note(take(rows, members), forward[members], mine)
+        for clock in tcp.note(rows, forward, members, mine)
     ]
     directions = [direction for tcp, _ in fed for direction in tcp.directions]
     streams = [direction.stream for direction in directions]
