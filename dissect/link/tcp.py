@@ -58,7 +58,7 @@ UNKNOWN, RIGHT, WRONG = range(3)
 """Neither right nor wrong is the checksum of a segment without payload or truncated by the capture, nor one that a
 network card has yet to complete."""
 MODULUS = 0xFFFF
-TOGETHER = 1 << 16
+TOGETHER = 1 << 17
 """Words of eight bytes that are added at a time: what is written for that stays in the processor's cache."""
 _ALL_ONES, _HALF = np.uint64((1 << 64) - 1), np.uint64(32)
 LARGEST = 1 << 20
