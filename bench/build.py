@@ -82,6 +82,8 @@ class Input:
     """Each repetition comes from a client of its own, all at once; and so do those of this one."""
     change: Change | None = None
     """What becomes of the frames then."""
+    snaplen: int | None = None
+    """Bytes of each frame that the capture has."""
     tcp: bool = False
     """The sample's TCP is repeated, each time from other ports, and not its RoCE."""
 
@@ -108,6 +110,7 @@ INPUTS = (
             ("tcp-metadata", lambda frames: exported(frames)),
         )
     ),
+    Input("truncated", "meta-rxe", 21, snaplen=128),
     Input("iwarp-bulk", "siw-nfs-all", 60, tcp=True),
     Input("krb5", "krb5-rxe", 120),
     Input("server", "meta-rxe", 250, connection=0x12, first=3000, beside=Input("", "rxe-nfs-all", 30)),
@@ -348,6 +351,12 @@ def recorded(time: int, frame: bytes) -> bytes:
     return struct.pack("<4I", seconds, micros, len(frame), len(frame)) + frame
 
 
+def truncated(record: bytes, snaplen: int) -> bytes:
+    """A record of a pcap whose frame the capture truncates."""
+    length = len(record) - 16
+    return record[:8] + struct.pack("<2I", min(snaplen, length), length) + record[16 : 16 + snaplen]
+
+
 def from_clients(one: Input, numbers: range) -> Iterator[tuple[int, int, Packet]]:
     """The repetitions of these numbers from a client each, in the order of time: time, number, packet."""
     source = list(selected(one))
@@ -411,7 +420,7 @@ def changed(one: Input) -> Iterator[bytes]:
     if one.tcp:
         return (recorded(*frame) for frame in on_other_ports(captured(sample(one.sample)), one.times))
     if one.change is None:
-        return (record for _, record in records(one))
+        return (record if one.snaplen is None else truncated(record, one.snaplen) for _, record in records(one))
     return (recorded(*frame) for frame in one.change((time, record[16:]) for time, record in records(one)))
 
 

@@ -70,6 +70,7 @@ ROWS = (
             ("retransmitted", 3.5),
             ("reordered", 3.5),
             ("mirrored", 4.0),
+            ("truncated", 3.0),
             ("iwarp-metadata", 2.0),
             ("tcp-metadata", 3.0),
             ("iwarp-bulk", 3.0),

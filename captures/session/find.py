@@ -487,6 +487,7 @@ class Strays(Listener):
     """A listener that keeps each message without a part of an RPC, by its first frame."""
 
     takes_rows = True
+    reads_bytes = False
 
     def __init__(self, conversation: Conversation, found: dict[int, StrayMessage]) -> None:
         self.conversation, self.found = conversation, found

@@ -212,7 +212,8 @@ class Session:
     def tables(
         self, on_eviction: Callable[[list[Conversation]], None] | None = None, chunk_rows: bool = False
     ) -> Iterator[RpcTable]:
-        """The same, a table for each batch; ``chunk_rows``: RPCs with many chunks need not be objects."""
+        """The same, a table for each batch; ``chunk_rows``: RPCs with many chunks, or with truncated messages, need not
+        be objects."""
         try:
             yield from self._tables(on_eviction, chunk_rows)
         finally:
@@ -229,7 +230,7 @@ class Session:
                 table = self._with_traces(self._analysed(batch))
                 self.data_servers.learn(table, lambda: self.analyzer.conversations)
             del batch
-            yield table if chunk_rows else table.with_few_chunks()
+            yield table if chunk_rows else table.with_readable_rows()
             del table
             heap.grown(self.analyzer.connections_so_far)
             gone = self.analyzer.evicted_since()
@@ -239,7 +240,7 @@ class Session:
         table = self._with_traces(self._finished())
         self.data_servers.learn(table, lambda: self.analyzer.conversations)
         self.data_servers.mark(self.analyzer.conversations)
-        yield table if chunk_rows else table.with_few_chunks()
+        yield table if chunk_rows else table.with_readable_rows()
 
     def _with_traces(self, table: RpcTable) -> RpcTable:
         """With what other traces tell of these RPCs."""

@@ -305,6 +305,7 @@ def routine_rows(sends: RowSends, names: RpcNames) -> NDArray[np.bool_]:
         & (sends.size <= DEFAULT_INLINE)
         & (sends.credits > 0)
         & (sends.long | ~(sends.invalidates | sends.chunked))
+        & ~sends.truncated
     )
     for procedure in unique(sends.procedure[rows & (sends.procedure >= 0)]).tolist():
         named = names.procedures[procedure]

@@ -236,6 +236,7 @@ class CreditHistory(Listener):
     """Listens to the RPCs of one connection."""
 
     takes_rows = True
+    reads_bytes = False
 
     def __init__(self, conversation: Conversation, max_bins: int = 0) -> None:
         """``max_bins``: intervals of time that are told apart, in either direction; 0: as many as the connection's

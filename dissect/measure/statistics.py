@@ -24,7 +24,6 @@ from ..layers.rpcrdma_codes import RDMA_NOMSG
 from ..percentiles import NO_SAMPLES, Distribution, Samples, added, histogram
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.eviction import Evicted
-from ..rpcrdma.latency import REPLY_EARLIER
 from ..rpcrdma.rpc_table import FLAG_TRUNCATED, STATES, ProcedureNames, RpcTable
 from ..rpcrdma.rpcs import DUPLICATE_REPLY, Latency, Rpc
 from ..units import plural
@@ -423,8 +422,8 @@ class Statistics:
                 add_chunks(self.transfers, rpc)
             if rpc.notes:
                 self.notes.add(rpc.notes)
-        if len(table.noted_rows):
-            self.notes.add((REPLY_EARLIER,), len(table.noted_rows))
+        for notes, count in Counter(notes for _, notes in table.row_notes()).items():
+            self.notes.add(notes, count)
         add_chunk_rows(self.transfers, table)
         counted = table.rows["state"] != _DUPLICATE
         if some(counted):

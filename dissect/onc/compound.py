@@ -220,9 +220,9 @@ def compound_call(
     except _struct.error:
         truncated = True
     except Malformed as error:
-        problems.append(f"{_last(operations, callback)}: {error}")
+        problems.append(f"{_last(operation_names(tuple(operations[-1:]), callback))}: {error}")
     if truncated:
-        problems.append(f"the bytes end inside {_last(operations, callback)}")
+        problems.append(ends_inside(operation_names(tuple(operations[-1:]), callback)))
     return Compound(
         minor,
         tuple(operations),
@@ -296,9 +296,9 @@ def compound_reply(
     except _struct.error:
         truncated = True
     except Malformed as error:
-        problems.append(f"{_last([number], callback)}: {error}")
+        problems.append(f"{_last(operation_names((number,), callback))}: {error}")
     if truncated:
-        problems.append(f"the bytes end inside {_last([op for op, _ in results], callback)}")
+        problems.append(ends_inside(operation_names(tuple([op for op, _ in results[-1:]]), callback)))
     return CompoundReply(
         status,
         tuple(results),
@@ -390,8 +390,13 @@ def _eligible_argument(
     return at, shift
 
 
-def _last(operations: Sequence[int], callback: bool) -> str:
-    return operation_names((operations[-1],), callback)[0] if operations else "the COMPOUND's header"
+def ends_inside(operations: Sequence[str]) -> str:
+    """That the bytes end inside the last of these operations of a COMPOUND, or before the first."""
+    return f"the bytes end inside {_last(operations)}"
+
+
+def _last(operations: Sequence[str]) -> str:
+    return operations[-1] if operations else "the COMPOUND's header"
 
 
 def offers_back_channel(compound: Compound, data: Data) -> bool:
@@ -581,10 +586,13 @@ class CompoundColumns(NamedTuple):
     """One row for each COMPOUND."""
 
     walked: NDArray[np.bool_]
-    """All operations were stepped over; where not, the other columns say nothing."""
+    """All operations were stepped over; where not, and it is not ``truncated``, the other columns say nothing."""
     minor_versions: Int64s
+    """-1 where the bytes end before it."""
     sequences: Int64s
     """Indices into ``OperationSequences.sequences``."""
+    truncated: NDArray[np.bool_]
+    """The bytes end in the header, or behind the number of the last of these operations."""
 
 
 def compound_calls(
@@ -600,17 +608,17 @@ def compound_calls(
     ``reduced``: where in ``data`` a Read chunk took out what a WRITE writes, for each of them; -1 for nowhere.
     """
     head = 12 if callback else 8
-    walked = ends - starts >= 12
-    at = starts + 4
-    rows = walked.nonzero()[0]
-    at[rows] += words_at(data, starts[rows]) + 3 & -4  # the tag
-    walked &= at + head <= ends
-    rows = walked.nonzero()[0]
-    minor = np.zeros(len(starts), np.int64)
+    walked = np.ones(len(starts), np.bool_)
+    at = starts.copy()
+    rows = _dropped(walked, np.arange(len(starts)), at, ends, 12)
+    at[rows] += 4 + (words_at(data, starts[rows]) + 3 & -4)  # the tag
+    minor = np.full(len(starts), -1, np.int64)
     count = np.zeros(len(starts), np.int64)
+    rows = rows[at[rows] + 8 <= ends[rows]]
     minor[rows] = words_at(data, at[rows])
+    rows = _dropped(walked, walked.nonzero()[0], at, ends, head)
     count[rows] = words_at(data, at[rows] + head - 4)
-    at += head
+    at[rows] += head
     sequences = np.zeros(len(starts), np.int64)
     taken_out = np.full(len(starts), -1) if reduced is None else reduced.copy()
     operations = CALLBACK_OPERATIONS if callback else OPERATIONS
@@ -624,7 +632,7 @@ def compound_calls(
             _step(data, operations[number].arguments, walked, mine, starts, at, ends)
         else:
             walked[mine] = False
-    return CompoundColumns(walked & (taken_out < 0), minor, sequences)
+    return CompoundColumns(walked & (taken_out < 0), minor, sequences, ~walked & (at > ends))
 
 
 class CompoundReplyColumns(NamedTuple):
@@ -652,7 +660,7 @@ def compound_replies(
     count = np.zeros(len(starts), np.int64)
     statuses[rows] = words_at(data, starts[rows])
     at[rows] += words_at(data, starts[rows] + 4) + 3 & -4  # the tag
-    rows = _dropped(walked, rows, at[rows] + 4 > ends[rows])
+    rows = _dropped(walked, rows, at, ends, 4)
     count[rows] = words_at(data, at[rows])
     at += 4
     sequences = np.zeros(len(starts), np.int64)
@@ -679,13 +687,14 @@ def _operations(
     """Step along the operations, ``count`` of each row; yields each number of a step, and the rows with it.
 
     ``head``: bytes of an operation before its arguments or results, behind which ``at`` is then; who takes them moves
-    it on.  Rows that cannot be stepped over are no longer ``walked``; ``sequences`` become those of all operations.
+    it on.  Rows that cannot be stepped over are no longer ``walked``, and behind their end where their bytes end;
+    ``sequences`` become those of all operations.
     """
     walked &= count <= MAX_OPERATIONS
     rows = (walked & (count > 0)).nonzero()[0]
     step = 0
     while len(rows):
-        rows = _dropped(walked, rows, at[rows] + head > ends[rows])
+        rows = _dropped(walked, rows, at, ends, head)
         numbers = words_at(data, at[rows])
         at[rows] += head
         for number in _longer(known, sequences, rows, numbers).tolist():
@@ -717,7 +726,7 @@ def _step(
         if len(rows) < FEW or not (size or isinstance(part, XdrUnion)):
             _step_singly(data, skip_of(part), walked, rows, starts, at, ends)
         else:
-            rows = _dropped(walked, rows, at[rows] + 4 > ends[rows])
+            rows = _dropped(walked, rows, at, ends, 4)
             said = words_at(data, at[rows])
             at[rows] += 4 + (said * size + 3 & -4)
             if isinstance(part, XdrUnion):
@@ -733,9 +742,12 @@ def _step(
         rows = rows[walked[rows]]
 
 
-def _dropped(walked: NDArray[np.bool_], rows: Int64s, ended: NDArray[np.bool_]) -> Int64s:
-    """The rows that go on."""
-    walked[rows[ended]] = False
+def _dropped(walked: NDArray[np.bool_], rows: Int64s, at: Int64s, ends: Int64s, size: int) -> Int64s:
+    """The rows that go on; those whose bytes end before so many more are behind their end then."""
+    ended = at[rows] + size > ends[rows]
+    gone = rows[ended]
+    walked[gone] = False
+    at[gone] = ends[gone] + 1
     return rows[~ended]
 
 
@@ -750,8 +762,10 @@ def _step_singly(
     ):
         try:
             behind = start + shape(view[start:end], place - start)
-        except (StructError, Malformed):
+        except Malformed:
             walked[row] = False
+        except StructError:
+            walked[row], at[row] = False, end + 1
         else:
             # What an array counts may reach further than a column can tell.
             at[row] = min(behind, end + 1)

@@ -743,7 +743,7 @@ class PacketColumnLister:
         """The same of a batch that was analysed, and the RPCs that ended in it."""
         iwarp = self.analyzer.iwarp
         # Segments look for the packets of their RPCs by objects.
-        table = table.with_few_chunks(iwarp.connections if iwarp is not None else ())
+        table = table.with_readable_rows(iwarp.connections if iwarp is not None else ())
         first = int(decoded.batch.rows["number"][0])
         paths = self._note(table, first)
         if self._waiting is not None:

@@ -19,9 +19,8 @@ from ..layers.oncrpc_codes import RPCSEC_GSS_DATA
 from ..layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
 from ..onc.rpc_header import GssCredential
 from ..onc.shapes.decode_cache import caller
-from ..rpcrdma.latency import REPLY_EARLIER
 from ..rpcrdma.messages import Message
-from ..rpcrdma.rpc_table import ProcedureNames, RpcTable
+from ..rpcrdma.rpc_table import FLAG_TRUNCATED, ProcedureNames, RpcTable
 from ..rpcrdma.rpcs import Rpc
 from ..transport.connection import Connection
 
@@ -448,9 +447,15 @@ class RpcBatch:
     def notes(self) -> MaskedArray:
         """The notes of each RPC that has any."""
         notes = self.objects("texts", lambda rpc: rpc.notes or None)
-        for row in self.table.noted_rows.tolist():
-            notes[row] = (REPLY_EARLIER,)
+        for row, of_row in self.table.row_notes():
+            notes[row] = of_row
         return notes
+
+    def contents(self) -> MaskedArray:
+        """``Rpc.contents``."""
+        contents = self.objects("text", lambda rpc: rpc.contents, "whole")
+        contents[take(self.table.row_places, self.table.only_rows["flags"] & FLAG_TRUNCATED > 0)] = "truncated"
+        return contents
 
     def gss(self, type: str, value: Callable[[GssCredential], Any]) -> MaskedArray:
         """A column made of the RPCSEC_GSS credentials of calls."""

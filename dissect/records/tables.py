@@ -465,7 +465,7 @@ _RPCS = Table(
         _column("failed", "bool", "the reply reports an error",
                 lambda batch: batch.coded("bool", "status", lambda code: batch.table.names.statuses[code][1])),
         _column("contents", "text", "whole, truncated, missing or undecidable",
-                lambda batch: batch.objects("text", lambda rpc: rpc.contents, "whole")),
+                lambda batch: batch.contents()),
         _call("call_frame", "first frame of the call", "call_frame"),
         _reply("reply_frame", "last frame of the reply", "reply_frame"),
         _known("latency_ns", "first packet of the call to last packet of the reply", "latency", -1),

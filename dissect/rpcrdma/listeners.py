@@ -25,6 +25,7 @@ class RowSends(NamedTuple):
     credits: Int64s
     invalidates: NDArray[np.bool_]
     """It is a Send With Invalidate."""
+    truncated: NDArray[np.bool_]
     chunked: NDArray[np.bool_]
     long: NDArray[np.bool_]
     """All of its chunks is a Reply chunk of one segment: it is a call, or a reply that came through it."""
@@ -63,6 +64,8 @@ class Listener:
 
     takes_rows = False
     """All that can be, but for those with RPCSEC_GSS."""
+    reads_bytes = True
+    """Of those none whose bytes the capture truncated."""
     whole_transfers = False
     """Of RPCs with chunks only those whose reply came by one RDMA Write through a Reply chunk of one segment, the only
     chunk, and invalidates no other memory."""
@@ -84,7 +87,7 @@ class Listener:
 
     def rows_wanted(self, sends: RowSends, names: RpcNames) -> NDArray[np.bool_]:
         """Before a batch: which messages it takes as rows."""
-        wanted: NDArray[np.bool_] = (sends.service == 0) & self.takes_rows
+        wanted: NDArray[np.bool_] = (sends.service == 0) & self.takes_rows & ~(sends.truncated & self.reads_bytes)
         return wanted
 
     def rows_sent(self, rows: SentRows) -> None:
@@ -105,6 +108,7 @@ class Listeners(Listener):
 
     def __init__(self, *listeners: Listener) -> None:
         self.listeners = listeners
+        self.reads_bytes = any(listener.reads_bytes for listener in listeners)
         self.whole_transfers = any(listener.whole_transfers for listener in listeners)
 
     def call_sent(self, rpc: Rpc) -> None:

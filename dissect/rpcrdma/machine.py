@@ -31,8 +31,8 @@ from .listeners import RowSends
 from .row_batch import MAX_OPEN, Event, LinkRun, OpenSince, RowBatch, Sends, connection_number
 from .row_chunks import RowChunks
 from .rpc_numbers import LATE, RpcNumbers, ended_order
-from .rpc_table import FLAG_NOTES, NO_NAMES, PLACES, RPC, STATES, RpcRows
-from .sends import SHORTEST_REPLY, CallNames, SendColumns, read_sends
+from .rpc_table import FLAG_NOTES, FLAG_TRUNCATED, NO_NAMES, PLACES, RPC, STATES, RpcRows
+from .sends import SHORTEST_REPLY, UNKNOWN, CallNames, SendColumns, read_sends
 
 _NO_PLACES = np.empty(0, np.int64)
 _FIRST_RESULT = 6
@@ -161,14 +161,18 @@ class Machine:
                 unusual |= (number == run_index) & among(row, np.fromiter(run.unusual, np.int64))
         owners = np.concatenate(link)
         only_rpc = bare[owners] if some(bare) else None
-        read = read_sends(data, rows["payload"], rows["captured"].astype(np.int64), only_rpc)
+        truncated = rows["captured"] < rows["length"]
+        read = read_sends(data, rows["payload"], rows["captured"].astype(np.int64), truncated, only_rpc)
         extra = EXTRA[rows["opcode"]]
         calls = places(read.call & (extra == 0) & ~unusual)
         procedures = np.full(len(rows), -1)
-        procedures[calls] = self._procedures(data, rows, read, calls)
+        unfinished = np.zeros(len(rows), np.bool_)
+        procedures[calls], unfinished[calls] = self._procedures(data, rows, read, calls)
         replies = read.reply & (extra != IMMEDIATE) & ~unusual
         ends = owners, np.concatenate(sender)
-        return Sends(data, held, fresh, where, turns, every, rows, *ends, number, row, read, procedures, replies)
+        return Sends(
+            data, held, fresh, where, turns, every, rows, *ends, number, row, read, procedures, unfinished, replies
+        )
 
     def _refuse(self, sends: Sends, dispatchers: list[Dispatcher]) -> None:
         """What listeners do not take as rows are none."""
@@ -187,6 +191,7 @@ class Machine:
                 rows["length"][mine].astype(np.int64),
                 read.credits[mine],
                 EXTRA[rows["opcode"][mine]] == INVALIDATE,
+                read.truncated[mine],
                 read.listed[mine],
                 long[mine],
                 read.service[mine],
@@ -197,7 +202,9 @@ class Machine:
             others = mine[~listener.rows_wanted(row_sends, self._names.names) | (read.refused[mine] > 0)]
             sends.procedures[others], sends.replies[others] = -1, False
 
-    def _procedures(self, data: Bytes, rows: Rows, read: SendColumns, calls: Int64s) -> Int64s:
+    def _procedures(
+        self, data: Bytes, rows: Rows, read: SendColumns, calls: Int64s
+    ) -> tuple[Int64s, NDArray[np.bool_]]:
         ends = rows["payload"][calls] + rows["captured"][calls]
         reduced = np.full(len(calls), -1, np.int64)
         reading = places(read.counts[calls, READ_LIST])
@@ -228,10 +235,11 @@ class Machine:
         read, rows = sends.read, sends.rows
         chunked = places(read.chunked[call])
         chunks: ChunkColumns | None = None
-        which = np.full(len(call), -1)
+        which, short = np.full(len(call), -1), np.zeros(len(call), np.bool_)
         results = np.where(
             rows["captured"][reply] >= read.header[reply] + SHORTEST_REPLY + 4, read.rpc[reply, _FIRST_RESULT], -1
         )
+        results[read.truncated[reply] & (rows["captured"][reply] < read.header[reply] + SHORTEST_REPLY)] = UNKNOWN
         waited = rows["time"][reply] - rows["time"][call]
         earlier = rows["time"][reply] < rows["time"][call]
         # Centuries apart the difference wraps around.
@@ -247,7 +255,7 @@ class Machine:
             chunks = row_chunks.columns()
             right[chunked] &= row_chunks.right
             results[chunked] = np.where(chunks.results >= 0, chunks.results, results[chunked])
-            which[chunked] = np.arange(len(chunked))
+            which[chunked], short[chunked] = np.arange(len(chunked)), row_chunks.truncated
         if some(refused := read.refused[reply]):
             results = np.where(refused > 0, ~refused, results)
             right &= (refused == 0) | ~read.chunked[call]
@@ -265,13 +273,15 @@ class Machine:
             which[through] = np.arange(int(np.count_nonzero(through)))
         table = self._table(batch, sends, links, call, reply, statuses[right])
         table["chunks"], table["transfer"] = which, -1
+        table["flags"][read.truncated[call] | read.truncated[reply] | short[right]] |= FLAG_TRUNCATED
+        table["flags"][sends.unfinished[call]] |= FLAG_NOTES
         if chunks is not None and len(chunks.firsts) > 1:
             note_chunks(table, chunks)
         else:
             chunks = None
         for name in ("latency", "latency_reads", "latency_server", "latency_writes"):
             table[name][earlier[right]] = -1 if name == "latency" else 0
-        table["flags"][earlier[right]] = FLAG_NOTES
+        table["flags"][earlier[right]] |= FLAG_NOTES
         frames = table["reply_frame"]
         if some(frames[1:] <= frames[:-1]):
             table = table.take(ended_order(frames, table["number"]))
@@ -290,6 +300,7 @@ class Machine:
         rows["procedure"] = sends.procedures[call]
         rows["status"] = statuses
         rows["gss_service"], rows["gss_sequence"] = read.service[call], read.sequence[call]
+        rows["unfinished"] = sends.unfinished[call]
         rows["state"] = np.where(failed[statuses], STATES.index("error"), STATES.index("complete"))
         _note_sends(rows, sends, call, "call")
         _note_sends(rows, sends, reply, "reply")
@@ -310,8 +321,10 @@ class Machine:
         rows["connection"] = np.array([connection_number(link) for link in links])[sends.link[reply]]
         rows["caller"] = 1 - sends.sender[reply]
         rows["procedure"] = self._names.names.procedure(NO_NAMES)
-        rows["status"] = self._names.names.status("", False)
+        refused = sends.read.refused[reply]
+        rows["status"] = self._names.statuses(rows["procedure"], np.where(refused > 0, ~refused, UNKNOWN))
         rows["state"] = STATES.index("no call")
+        rows["flags"] = np.where(sends.read.truncated[reply], FLAG_TRUNCATED, 0)
         _note_sends(rows, sends, reply, "reply")
         return rows
 
@@ -377,7 +390,6 @@ def _is_row(operation: Operation, data: Bytes) -> bool:
         payload.only is not None
         and payload.only[0] is data
         and payload.seen == payload.length == operation.length > 0
-        and not payload.truncated
         and operation.start_known
         and operation.end_known
         and operation.immediate is None

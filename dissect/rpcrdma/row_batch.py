@@ -87,6 +87,8 @@ class Sends(NamedTuple):
     read: SendColumns
     procedures: Int64s
     """Of calls that can be rows the index into the names of procedures; else -1."""
+    unfinished: NDArray[np.bool_]
+    """Calls that are truncated inside the last operation of a COMPOUND, or before the first."""
     replies: NDArray[np.bool_]
     """Those that can be rows."""
 
@@ -111,7 +113,7 @@ class Sends(NamedTuple):
         bare = not self.read.header[at]
         header = record_header(data, start, end) if bare else decode_header(data, start, end, operation.length)
         body = start + header.length
-        return Message(operation, header, data, body, end, end - body)
+        return Message(operation, header, data, body, end, operation.length - header.length)
 
 
 class RowBatch:
@@ -150,6 +152,9 @@ class RowBatch:
         """These replies."""
         self._again: set[int] | None = None
         """Slot << 32 | XID of calls that share these with another of the batch; None before this was asked for."""
+        listeners = [dispatcher.listener for dispatcher in dispatchers]
+        self._read = np.array([listener is not None and listener.reads_bytes for listener in listeners], np.bool_)
+        """Connections whose listener reads bytes."""
         self._order(sends, runs, events, ranks, index, opened)
         size, calling = len(sends.rows), np.zeros(2 * len(dispatchers), np.bool_)
         calling[(sends.link << 1 | sends.sender)[sends.procedures >= 0]] = True
@@ -184,6 +189,7 @@ class RowBatch:
         )
         count = len(self.transfers.rows) - sum([sum(open_calls.carried) for open_calls in opened])
         rows, slots = self.transfers.rows[:count], self.transfers.slot[:count]
+        self.transfers.whole[:count] &= ~(rows["truncated"] & self._read[slots >> 1])
         single[others] = False
         rank = rows["rank"].copy()
         rank[len(rows) - len(others) :] = ranks[others]

@@ -78,10 +78,11 @@ def row_transfers(
         made += [(len(operations) + at, operation) for at, operation in part.operations.made()]
         operations = operations.with_others(part.operations)
     for at, operation in made:
-        whole[at], retransmissions[at], rows["last_time"][at] = (
+        whole[at], retransmissions[at], rows["last_time"][at], rows["truncated"][at] = (
             _is_whole(operation),
             operation.retransmissions,
             operation.last_time,
+            operation.payload.truncated,
         )
     slots = np.concatenate(
         [
@@ -97,7 +98,6 @@ def _is_whole(operation: Operation) -> bool:
     payload = operation.payload
     return (
         payload.seen == payload.length == operation.length > 0
-        and not payload.truncated
         and operation.closed
         and operation.start_known
         and operation.end_known
@@ -158,6 +158,12 @@ class RowChunks:
             repeated.astype(np.int64), self._results,
         )  # fmt: skip
 
+    @property
+    def truncated(self) -> NDArray[np.bool_]:
+        """RPCs of whose chunks the capture lacks bytes."""
+        short = self._transfers.rows["truncated"][self._order]
+        return np.bincount(self._rpc[self._owner[short]], minlength=len(self._call)) > 0
+
     def _check_read_counts(self) -> None:
         """The word before each Position has to be the length of the chunk there (``outcome``)."""
         reading = self._segments["list"] == READ_LIST
@@ -173,7 +179,8 @@ class RowChunks:
         end = self._packets["payload"][calls] + self._packets["captured"][calls]
         at = start + position[rpcs] - 4
         inside = (start <= at) & (at <= end - 4)
-        self.right[rpcs[~inside]] = False
+        # Behind the bytes of a truncated call nothing contradicts it.
+        self.right[rpcs[~inside & ~(self._read.truncated[calls] & (start <= at))]] = False
         rpcs, at = rpcs[inside], at[inside]
         count = words_at(self._data, at)
         agreed = (length[rpcs] == count) | (length[rpcs] == count + 3 & -4)
@@ -223,11 +230,9 @@ class RowChunks:
                 if binding.has_binding(program, version)
                 else None
             )
-            self.right[rpc] = (
-                result is not None
-                and not result.problem
-                and [item.count for item in result.items if item.reduced and item.chunk == 0] == [length]
-            )
+            counts = [] if result is None else [item.count for item in result.items if item.reduced and item.chunk == 0]
+            unread = self._read.truncated[reply] and not counts
+            self.right[rpc] = result is not None and (unread or (not result.problem and counts == [length]))
 
     def _times(self, moved: Rows) -> tuple[Int64s, Int64s]:
         """Nanoseconds of each RPC's RDMA Reads, and of its RDMA Writes behind them (``latency``)."""

@@ -40,13 +40,16 @@ objects they are, and get a row when that is wanted.  Columns of ``RpcTable.rows
     chunks                int32   row RPCs: index into ``RpcRows.chunks``; -1 without chunks, and in others
     gss_service           int32   row RPCs: service of the RPCSEC_GSS credential; 0 for another one; -1 in others
     gss_sequence          int64   row RPCs: its sequence number
+    unfinished            int8    row RPCs: whether the call is truncated inside the last operation of a COMPOUND,
+                                  or before the first; -1 in others
     transfer              int32   the same where the reply came by one RDMA Write through a Reply chunk of one
                                   segment, which is the only chunk
 
-A row RPC has both messages, each version 1 and in one packet, whole in the capture, with its RPC header's XID equal
-to rdma_xid and a status that was read; its state is 'complete' or 'error'; a credential of RPCSEC_GSS is one of data;
-neither message has immediate data, and the call invalidates no handle; nothing is damaged or ambiguous.  It is noted
-at most that its reply has an earlier time, and so is its frame; then it has no latency.  Its
+A row RPC has both messages, each version 1 and in one packet, whole in the capture or, without chunks and RPCSEC_GSS,
+truncated behind the first words of its RPC message, with its RPC header's XID equal to rdma_xid and a status that was
+read, if it was captured; its state is 'complete' or 'error'; a credential of RPCSEC_GSS is one of data; neither
+message has immediate data, and the call invalidates no handle; nothing is damaged or ambiguous.  It is noted at most
+where it is truncated, and that its reply has an earlier time, and so is its frame; then it has no latency.  Its
 call is RDMA_MSG, and so is its reply, if that did not come through a Reply chunk.  Its chunks were transferred in full,
 each by RDMA Reads or Writes of its own; see ``ChunkColumns``.
 
@@ -68,6 +71,7 @@ from numpy.typing import NDArray
 from ..arrays import Bytes, Int64s, Rows, put, some, take, unique
 from ..layers.oncrpc_codes import RPCSEC_GSS_DATA
 from ..layers.rpcrdma_codes import NO_RDMA, RDMA_MSG
+from ..onc.compound import ends_inside
 from ..onc.rpc_header import GssCredential
 from ..transport.operations import Operation
 from ..transport.runs import SendRun
@@ -136,6 +140,7 @@ RPC = np.dtype(
         ("transfer", "i4"),
         ("gss_service", "i4"),
         ("gss_sequence", "i8"),
+        ("unfinished", "i1"),
     ],
     align=True,
 )
@@ -143,7 +148,7 @@ RPC = np.dtype(
 
 COLUMNS: tuple[str, ...] = RPC.names or ()
 PLACES = ("call_at", "reply_at", "call_run", "call_row", "reply_run", "reply_row", "chunks", "transfer",
-          "gss_service", "gss_sequence")  # fmt: skip
+          "gss_service", "gss_sequence", "unfinished")  # fmt: skip
 """Columns that only row RPCs have."""
 
 
@@ -381,10 +386,12 @@ class RpcTable(Sequence[Rpc]):
                     offered[at, int(chunk.kind != "read")] += chunk.advertised
         return offered
 
-    @property
-    def noted_rows(self) -> Int64s:
-        """Rows of the row RPCs that are noted, ascending: all have one note, REPLY_EARLIER."""
-        return take(self.row_places, self.only_rows["flags"] & FLAG_NOTES > 0)
+    def row_notes(self) -> Iterator[tuple[int, tuple[str, ...]]]:
+        """The row RPCs that are noted, by their rows, with their notes."""
+        mine = (self.only_rows["flags"] & FLAG_NOTES).nonzero()[0]
+        columns = (self.only_rows[name][mine].tolist() for name in ("procedure", "unfinished", "latency"))
+        for row, procedure, unfinished, latency in zip(self.row_places[mine].tolist(), *columns, strict=True):
+            yield row, _notes(self.names.procedures[procedure], unfinished, latency)
 
     @property
     def long_rows(self) -> Int64s:
@@ -395,11 +402,12 @@ class RpcTable(Sequence[Rpc]):
         there: Int64s = (chunks >= 0).nonzero()[0]
         return take(self.row_places, there[self._from.chunks.results[chunks[there]] >= 0])
 
-    def with_few_chunks(self, connections: Collection[int] = ()) -> RpcTable:
+    def with_readable_rows(self, connections: Collection[int] = ()) -> RpcTable:
         """The same, where RPCs with chunks are objects but for those that have a ``transfer``, and so are those with
-        RPCSEC_GSS, and all of these connections."""
+        RPCSEC_GSS or a truncated message, and all of these connections."""
         rows = self.only_rows
         many = ((rows["chunks"] >= 0) & (rows["transfer"] < 0)) | (rows["gss_service"] > 0)
+        many |= rows["flags"] & FLAG_TRUNCATED > 0
         if connections:
             many |= np.isin(rows["connection"], [*connections])
         if self._from is None or not some(many):
@@ -462,7 +470,7 @@ _MADE_OF = (
     "number", "connection", "caller", "xid", "procedure", "status", "state", "order", "latency",
     "latency_reads", "latency_server", "latency_writes", "latency_retransmission", "credits_requested",
     "credits_granted", "call_send", "reply_send", "call_inline", "reply_inline", "call_at", "reply_at", "chunks",
-    "gss_service", "gss_sequence",
+    "gss_service", "gss_sequence", "flags", "unfinished",
 )  # fmt: skip
 
 
@@ -506,12 +514,15 @@ def made(source: RpcRows, rows: Rows) -> list[Rpc]:
         chunks,
         service,
         sequence,
+        flags,
+        unfinished,
     ) in zip(calls, replies, zip(*(rows[name].tolist() for name in _MADE_OF), strict=True), strict=True):
         if requested >= 0 or granted >= 0:
             asked = TransportHeader(xid, 1, requested, RDMA_MSG, length=call_send - called)
             answered = TransportHeader(xid, 1, granted, RDMA_MSG, length=reply_send - replied)
         else:
             asked, answered = (TransportHeader(xid, NO_RDMA, None, RDMA_MSG) for _ in range(2))
+        call_end, reply_end = call_at + _captured(call, call_send), reply_at + _captured(reply, reply_send)
         call_at += call_send - called
         reply_at += reply_send - replied
         names = procedures[procedure]
@@ -522,8 +533,8 @@ def made(source: RpcRows, rows: Rows) -> list[Rpc]:
                 source.conversations[connection],
                 caller == 1,
                 xid,
-                Message(call, asked, data, call_at, call_at + called, called) if call else None,
-                Message(reply, answered, data, reply_at, reply_at + replied, replied) if reply else None,
+                Message(call, asked, data, call_at, call_end, called) if call else None,
+                Message(reply, answered, data, reply_at, reply_end, replied) if reply else None,
                 names.program,
                 names.version,
                 names.procedure,
@@ -534,7 +545,8 @@ def made(source: RpcRows, rows: Rows) -> list[Rpc]:
                 result,
                 failed,
                 STATES[state],
-                notes=() if latency >= 0 or not call or not reply else (REPLY_EARLIER,),
+                contents="truncated" if flags & FLAG_TRUNCATED else "whole",
+                notes=_notes(names, unfinished, latency) if flags & FLAG_NOTES else (),
                 latency=Latency(latency, 0, reads, server, writes, 0, delay) if latency >= 0 else None,
                 order=order,
                 retransmission_delay=delay,
@@ -544,6 +556,19 @@ def made(source: RpcRows, rows: Rows) -> list[Rpc]:
             assert source.chunks is not None
             source.chunks.complete(chunks, rpcs[-1])
     return rpcs
+
+
+def _notes(names: ProcedureNames, unfinished: int, latency: int) -> tuple[str, ...]:
+    earlier = (REPLY_EARLIER,) if latency < 0 else ()
+    return (f"operations: {ends_inside(names.operations)}", *earlier) if unfinished else earlier
+
+
+def _captured(send: Operation | None, length: int) -> int:
+    """Bytes of a Send of one packet that are in the capture."""
+    if send is None or not send.payload.truncated or send.payload.only is None:
+        return length
+    _, start, end = send.payload.only
+    return end - start
 
 
 def _operations(runs: list[SendRun], run: NDArray[np.int32], row: NDArray[np.int32]) -> list[Operation | None]:

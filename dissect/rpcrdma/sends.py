@@ -34,7 +34,7 @@ from ..onc.rpc_header import MAX_AUTH, NLM, procedure_name
 from ..onc.status import reply_status
 from .chunk_lists import READ_LIST, REPLY_CHUNK, SEGMENT, WRITE_LIST, read_chunk_lists
 from .messages import HEADER
-from .rpc_table import ProcedureNames, RpcNames
+from .rpc_table import NO_NAMES, ProcedureNames, RpcNames
 
 SHORTEST_CALL = 40
 """Of the RPC message."""
@@ -45,6 +45,8 @@ _BARE = 0, 1, -1, RDMA_MSG, 0, 0, 0
 """In their place where there is no header: ``transport_header.record_header``."""
 _RPC_WORDS = 8
 """That are read of every RPC message: to the length of a call's credential."""
+UNKNOWN = -1 << 32
+"""In place of a word of results: whether the call was executed is not captured."""
 MAX_NAMES = 1 << 14
 """Distinct procedures and statuses that are remembered."""
 
@@ -57,7 +59,7 @@ class SendColumns(NamedTuple):
     usual: NDArray[np.bool_]
     """An RDMA_MSG or RDMA_NOMSG of version 1."""
     call: NDArray[np.bool_]
-    """A usual call; its arguments begin at ``arguments``."""
+    """A usual call; its arguments begin at ``arguments``, -1 where it is truncated before them."""
     reply: NDArray[np.bool_]
     """A usual reply: accepted, with results or without; or one through a Reply chunk."""
     refused: Int64s
@@ -78,6 +80,8 @@ class SendColumns(NamedTuple):
     """A reply with an RPCSEC_GSS verifier."""
     chunked: NDArray[np.bool_]
     """It has chunks, and they are among the ``segments``."""
+    truncated: NDArray[np.bool_]
+    """The capture holds only its beginning."""
     counts: Int64s
     """How many of these are in its Read list, its Write chunk and its Reply chunk, (n, 3)."""
     segments: Rows
@@ -103,9 +107,11 @@ class SendColumns(NamedTuple):
         return np.append(0, np.cumsum(sum(self.counts.T)))
 
 
-def read_sends(data: Bytes, at: Int64s, size: Int64s, bare: NDArray[np.bool_] | None = None) -> SendColumns:
-    """Read the Sends at ``data[at[i]:at[i] + size[i]]``, each of them whole; ``bare``: those without a transport
-    header, records of TCP."""
+def read_sends(
+    data: Bytes, at: Int64s, size: Int64s, truncated: NDArray[np.bool_], bare: NDArray[np.bool_] | None = None
+) -> SendColumns:
+    """Read the Sends at ``data[at[i]:at[i] + size[i]]``; ``truncated``: those of which these are only the first bytes;
+    ``bare``: those without a transport header, records of TCP."""
     header = np.full(len(at), HEADER)
     if bare is not None:
         header[bare] = 0
@@ -131,21 +137,28 @@ def read_sends(data: Bytes, at: Int64s, size: Int64s, bare: NDArray[np.bool_] | 
         header[rows], counts[rows] = lists.header[lists.read], lists.counts[lists.read]
         rpc[rows] = _words_at(data, at[rows] + header[rows], _RPC_WORDS)
     known = chunked | (usual & ~listed)
+    there = size - header
+    _clear(rpc, there, truncated.nonzero()[0])
     same = rpc[:, 0] == words[:, 0]
-    call = inline & known & same & (rpc[:, 1] == CALL) & (rpc[:, 2] == RPC_VERSION)
-    call &= (rpc[:, 7] <= MAX_AUTH) & (size >= header + SHORTEST_CALL)
+    call = inline & known & same & (rpc[:, 1] == CALL) & ((rpc[:, 2] == RPC_VERSION) | (there < 12))
+    call &= rpc[:, 7] <= MAX_AUTH
+    # Of some the program is there, but not the procedure.
+    call &= np.where(truncated, (there >= 8) & ((there < 16) | (there >= 24)), there >= SHORTEST_CALL)
+    call &= ~truncated | (rpc[:, 6] != RPCSEC_GSS)
     service, sequence = _secured(data, at + header, rpc, call)
     arguments = at + header + 32 + (rpc[:, 7] + 3 & -4)
-    call &= arguments + 8 <= end
-    rows = call.nonzero()[0]
+    headed = call & (arguments + 8 <= end)
+    rows = headed.nonzero()[0]
     verifier = np.zeros(len(at), np.int64)
     verifier[rows] = words_at(data, arguments[rows] + 4)
     call &= verifier <= MAX_AUTH
     arguments += 8 + (verifier + 3 & -4) + np.where(service == GSS_INTEGRITY, 8, 0)
-    call &= arguments <= end
+    headed &= arguments <= end
+    call &= headed | truncated
+    arguments[call & ~headed] = -1
     # Accepted, with an empty AUTH_NONE verifier, or with one of RPCSEC_GSS.
     accepted = inline & known & same & (rpc[:, 1] == REPLY) & (rpc[:, 2] == MSG_ACCEPTED)
-    accepted &= size >= header + SHORTEST_REPLY
+    accepted &= there >= np.where(truncated, 8, SHORTEST_REPLY)
     reply = accepted & (rpc[:, 3] | rpc[:, 4] == 0)
     refused = np.where(reply, rpc[:, 5], 0)
     results = at + header + SHORTEST_REPLY
@@ -156,11 +169,22 @@ def read_sends(data: Bytes, at: Int64s, size: Int64s, bare: NDArray[np.bool_] | 
     reply |= verified
     reply &= (refused <= SYSTEM_ERR) & (refused != PROG_MISMATCH)
     reply |= ~inline & chunked & (counts[:, WRITE_LIST] == 0) & (counts[:, REPLY_CHUNK] > 0) & (size == header)
-    reply &= counts[:, READ_LIST] == 0
+    reply &= (counts[:, READ_LIST] == 0) & ~(truncated & verified)
     return SendColumns(
         words, usual, call, reply, refused, listed, header, rpc, arguments, results, service, sequence, verified,
-        chunked, counts, segments,
+        chunked, truncated, counts, segments,
     )  # fmt: skip
+
+
+def _clear(rpc: Int64s, there: Int64s, truncated: Int64s) -> None:
+    """Words of truncated messages that are not ``there`` are 0, as in most; program, version and procedure are -1."""
+    if not len(truncated):
+        return
+    missing = np.arange(4, 4 * _RPC_WORDS + 4, 4) > there[truncated, np.newaxis]
+    calls = rpc[truncated, 1] != REPLY
+    missing[:, 6] |= calls & missing[:, 7]  # A credential's flavor says nothing without its length.
+    filled = np.where(calls[:, np.newaxis], (0, 0, 0, -1, -1, -1, 0, 0), 0)
+    rpc[truncated] = np.where(missing, filled, rpc[truncated])
 
 
 def _secured(data: Bytes, start: Int64s, rpc: Int64s, call: NDArray[np.bool_]) -> tuple[Int64s, Int64s]:
@@ -190,6 +214,11 @@ def _words_at(data: Bytes, at: Int64s, count: int) -> Int64s:
     return words
 
 
+def _name(program: int, version: int, procedure: int) -> str:
+    """'' for a program that is not captured."""
+    return procedure_name(program, version, procedure) if program >= 0 else ""
+
+
 class CallNames:
     """Names what usual calls ask for and replies say; every distinct one once."""
 
@@ -197,20 +226,24 @@ class CallNames:
         self.names = RpcNames()
         self._sequences = OperationSequences()
         self._procedures: dict[tuple[int, ...], int] = {}
-        self._statuses: dict[tuple[int, ...], int] = {}
+        self._statuses: dict[tuple[int | None, ...], int] = {}
 
     @property
     def full(self) -> bool:
         """It has so many that a new one should take over."""
         return self._sequences.full or len(self._procedures) + len(self._statuses) > MAX_NAMES
 
-    def procedures(self, data: Bytes, sends: SendColumns, calls: Int64s, ends: Int64s, reduced: Int64s) -> Int64s:
+    def procedures(
+        self, data: Bytes, sends: SendColumns, calls: Int64s, ends: Int64s, reduced: Int64s
+    ) -> tuple[Int64s, NDArray[np.bool_]]:
         """Of the rows ``calls`` the index into ``names.procedures``; -1 for a COMPOUND that is unusual.
 
         ``ends``: of the Sends in ``data``, one for each of these rows; ``reduced``: where a Read chunk took data out,
-        -1 for nowhere.  What RPCSEC_GSS encrypts has no operations.
+        -1 for nowhere.  What RPCSEC_GSS encrypts has no operations, nor what ends before its arguments.  And which
+        are COMPOUNDs that end inside the last of these operations, or before the first.
         """
-        sealed = sends.service[calls] == GSS_PRIVACY
+        sealed = (sends.service[calls] == GSS_PRIVACY) | (sends.arguments[calls] < 0)
+        unfinished = np.zeros(len(calls), np.bool_)
         called = sends.procedures[calls]
         first, which = distinct(called[:, 0], called[:, 1], called[:, 2])
         kinds = called[first].tolist()
@@ -218,14 +251,16 @@ class CallNames:
         sequence = np.zeros(len(calls), np.int64)
         walked = np.ones(len(calls), np.bool_)
         for kind, (program, version, procedure) in enumerate(kinds):
-            name = procedure_name(program, version, procedure)
+            name = _name(program, version, procedure)
             if name not in ("COMPOUND", "CB_COMPOUND"):
                 continue
             mine = ((which == kind) & ~sealed).nonzero()[0]
             columns = compound_calls(
                 data, sends.arguments[calls[mine]], ends[mine], self._sequences, name == "CB_COMPOUND", reduced[mine]
             )
-            walked[mine], minor[mine], sequence[mine] = columns
+            unfinished[mine] = columns.truncated & sends.truncated[calls[mine]]
+            walked[mine] = columns.walked | unfinished[mine]
+            minor[mine], sequence[mine] = columns.minor_versions, columns.sequences
         first, each = distinct(which, minor, sequence)
         indices = [
             self._procedure((*kinds[kind], one, two))
@@ -233,23 +268,25 @@ class CallNames:
                 which[first].tolist(), minor[first].tolist(), sequence[first].tolist(), strict=True
             )
         ]
-        return np.where(walked, np.array(indices, np.int64)[each], -1)
+        return np.where(walked, np.array(indices, np.int64)[each], -1), unfinished
 
     def _procedure(self, key: tuple[int, ...]) -> int:
         index = self._procedures.get(key)
         if index is None:
             program, version, procedure, minor, sequence = key
-            name = procedure_name(program, version, procedure)
+            name = _name(program, version, procedure)
             operations = nfs4.operation_names(self._sequences.sequences[sequence], name == "CB_COMPOUND")
             names = ProcedureNames(program, version, None if minor < 0 else minor, procedure, operations, name)
+            if program < 0:
+                names = NO_NAMES
             index = self._procedures[key] = self.names.procedure(names)
         return index
 
     def statuses(self, procedures: Int64s, results: Int64s) -> Int64s:
         """The index into ``names.statuses``; -1 where the reply is unusual.
 
-        Of replies to ``procedures``, by the first word of their ``results``; -1 where they have none, and where they
-        are refused ``~accept_stat``.
+        Of replies to ``procedures``, by the first word of their ``results``; -1 where they have none, UNKNOWN, and
+        where they are refused ``~accept_stat``.
         """
         first, each = distinct(procedures, results)
         indices = [
@@ -260,17 +297,18 @@ class CallNames:
 
     def _status(self, procedure: int, word: int) -> int:
         names = self.names.procedures[procedure]
-        assert names.program is not None and names.version is not None and names.procedure is not None
         key = names.program, names.version, names.procedure, word
         index = self._statuses.get(key)
         if index is None:
-            if word < -1:
+            if UNKNOWN < word < -1:
                 index = self.names.status(ACCEPT_STATUS_NAMES[~word], True)
+            elif word == UNKNOWN or names.program is None or names.version is None or names.procedure is None:
+                index = self.names.status("", False)
             elif names.program == NLM:
                 index = -1  # The status stands behind a cookie.
             else:
                 body = pack(">I", word) if word >= 0 else b""
-                status = reply_status(*key[:3], body, 0, len(body))
+                status = reply_status(names.program, names.version, names.procedure, body, 0, len(body))
                 index = self.names.status(*(status or ("OK", False)))
             self._statuses[key] = index
         return index

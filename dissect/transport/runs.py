@@ -1,6 +1,7 @@
 """Operations in columns: Sends of one packet each, and RDMA Reads and Writes.  Objects are made of rows when wanted.
 
-Nearly all traffic is of these kinds.  What is in a run is whole, with all of its packets and bytes in one batch.  Its
+Nearly all traffic is of these kinds.  What is in a run is whole, with all of its packets in one batch, and with as
+many of their bytes as the capture has.  Its
 place in the order of events is its initiator's last frame, or the frame that filled the gap which it waited behind.
 """
 
@@ -37,13 +38,14 @@ TRANSFER = np.dtype(
         ("behind", "i4"),
         ("offset", "i8"),  # of the first of its bytes, in the bytes of the batch
         ("begins", "i4"),  # bytes from there on in one packet
+        ("truncated", "?"),  # of a packet with its bytes fewer are in the capture
         ("position", "i8"),  # iWARP: in the stream of the initiator
     ],
     align=True,
 )
 _TRANSFER_FIELDS = (
     "kind", "first_frame", "last_frame", "first_time", "last_time", "length", "handle", "address", "psn", "packets",
-    "first", "behind", "position",
+    "first", "behind", "position", "truncated",
 )  # fmt: skip
 _of_transfer = itemgetter(*map((TRANSFER.names or ()).index, _TRANSFER_FIELDS))
 _KINDS = tuple(Kind)
@@ -127,9 +129,9 @@ class TransferRun(_PlacedRows):
         made = self.made.get(index)
         if made is None:
             values = _of_transfer(self.rows[index].item())
-            kind, first, last, began, ended, length, handle, address, psn, packets, a, b, position = values
+            kind, first, last, began, ended, length, handle, address, psn, packets, a, b, position, truncated = values
             carriers = self.responses if kind == _READ else self.requests
-            payload = Payload(length, length if a < b else 0)
+            payload = Payload(length, length if a < b else 0, truncated)
             if a < b and self.data is not None and carriers is not None:
                 payload.stretch = self.data, carriers, a, b
             made = self.made[index] = Operation(
@@ -311,13 +313,12 @@ SEND_ONLY, SEND_ONLY_INVALIDATE = 0x04, 0x17
 EXTRA = np.where(opcodes.HAS_IETH, INVALIDATE, np.where(opcodes.HAS_IMMDT, IMMEDIATE, 0)).astype(np.uint8)
 """By opcode: what the word behind the other headers of a message's last packet is."""
 
-_SEND_FIELDS = ("frame", "time", "length", "r_key", "va", "psn", "immediate", "opcode", "payload")
+_SEND_FIELDS = ("frame", "time", "length", "r_key", "va", "psn", "immediate", "opcode", "payload", "captured")
 _of_send = itemgetter(*map((PACKET.names or ()).index, _SEND_FIELDS))
 _SEND_OF = {
     "frame": "first_frame",
     "time": "first_time",
     "length": "length",
-    "captured": "length",
     "psn": "psn",
 }
 """Columns, by what Operations call them."""
@@ -336,7 +337,7 @@ class SendRun(_PlacedRows):
         positions: Int64s | None = None,
         order: tuple[Int64s, Int64s] | None = None,
     ) -> None:
-        """``rows``: PACKET rows, each a Send Only with all of its bytes and headers in ``data``.
+        """``rows``: PACKET rows, each a Send Only with all of its headers in ``data``, and so many of its bytes.
 
         ``positions``: of iWARP, in the stream; with FPDUs written as packets of a queue pair that say the same.
         ``order``: places in the order of events, ascending, and ranks among those with one place; None where each
@@ -356,7 +357,8 @@ class SendRun(_PlacedRows):
         rows = np.zeros(len(operations), PACKET)
         for name, field in _SEND_OF.items():
             rows[name] = [getattr(operation, field) for operation in operations]
-        rows["payload"] = [operation.payload.first()[1] for operation in operations]
+        spans = [operation.payload.first()[1:] for operation in operations]
+        rows["payload"], rows["captured"] = [start for start, _ in spans], [end - start for start, end in spans]
         rows["headers"] = 1
         invalidates = [operation.invalidate for operation in operations]
         rows["opcode"] = [SEND_ONLY if invalidate is None else SEND_ONLY_INVALIDATE for invalidate in invalidates]
@@ -377,11 +379,12 @@ class SendRun(_PlacedRows):
         """The Operation of a row."""
         operation = self.made.get(index)
         if operation is None:
-            frame, time, length, handle, address, psn, word, opcode, offset = _of_send(self.rows[index].item())
-            payload = Payload(length, length)
+            values = _of_send(self.rows[index].item())
+            frame, time, length, handle, address, psn, word, opcode, offset, captured = values
+            payload = Payload(length, length, captured < length)
             if self.data is not None:
                 payload.stretch = self.data, self.rows, index, index + 1
-                payload.only = self.data, offset, offset + length
+                payload.only = self.data, offset, offset + captured
             operation = Operation(SEND, self.sender, frame, frame, time, time, length, payload, handle, address, psn, 1)
             which = _EXTRA[opcode]
             if which == INVALIDATE:

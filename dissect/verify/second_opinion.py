@@ -363,6 +363,7 @@ class OtherMessages(Listener):
     """A listener that notes the messages which are part of no Rpc."""
 
     takes_rows = True
+    reads_bytes = False
 
     def __init__(self, ours: Ours) -> None:
         self.ours = ours

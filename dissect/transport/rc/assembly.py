@@ -17,7 +17,7 @@ from ...serial import PSN
 from ..connection import Connection, raised
 from ..operations import Delivered, Kind, Operation, Payload
 from ..runs import EXTRA, IMMEDIATE, INVALIDATE, RECENT, TRANSFER, RecentOperations, Run, SendRun, TransferRun
-from .reads import DEFAULT_MTU, FULL, READ_REQUEST, RcReads, contradictions
+from .reads import DEFAULT_MTU, FULL, READ_REQUEST, RcReads, any_truncated, contradictions
 
 _STARTS = opcodes.IS_FIRST | opcodes.IS_ONLY
 _ENDS = opcodes.IS_LAST | opcodes.IS_ONLY
@@ -361,10 +361,10 @@ class RequestAssembly:
         """
         opcode, length = rows["opcode"][starts], rows["dma_length"][starts]
         kinds, sums = _KIND[opcode], _sums(rows["length"], starts, ends)
-        whole = _sums((rows["captured"] < rows["length"]) | (rows["headers"] == 0), starts, ends) == 0
-        sends: Rows = whole & SEND_ONLY[opcode]
+        headed = _sums(rows["headers"] == 0, starts, ends) == 0
+        sends: Rows = headed & SEND_ONLY[opcode]
         writes = (kinds == _WRITE) & opcodes.HAS_RETH[opcode] & (sums == length)
-        moved: Rows = whole & (writes | (kinds == _READ)) & (length > 0) & (EXTRA[rows["opcode"][ends]] == 0)
+        moved: Rows = headed & (writes | (kinds == _READ)) & (length > 0) & (EXTRA[rows["opcode"][ends]] == 0)
         waited: Rows = reached == before
         ranks = None
         if some(waited) or some(reached != rows["frame"][ends]):
@@ -530,6 +530,7 @@ def transfer_rows(rows: Rows, starts: Int64s, ends: Int64s) -> Rows:
     transfers["psn"], transfers["packets"] = first["psn"], ends - starts + 1
     transfers["first"], transfers["behind"] = starts, np.where(kinds == _READ, starts, ends + 1)
     transfers["offset"], transfers["begins"] = first["payload"], first["captured"]
+    transfers["truncated"] = any_truncated(rows, starts, ends + 1)
     return transfers
 
 

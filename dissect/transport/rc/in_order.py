@@ -79,7 +79,7 @@ def _in_order(
     mtus = np.repeat(np.array([link.connection.path_mtu or 0 for link in links], np.int64), 2)
     good, mtu = np.ones(count, np.bool_), mtus[owners]
     reading = opcodes.IS_READ_RESPONSE[opcode]
-    fits = np.where(FULL[opcode], length == mtu, (length <= mtu) | (mtu == 0)) & (table["captured"] == length)
+    fits = np.where(FULL[opcode], length == mtu, (length <= mtu) | (mtu == 0))
     fits &= (table["headers"] == 1) & (table["ecn"] != CONGESTION_EXPERIENCED)
     asking = (length == 0) & (mtu > 0) & (table["dma_length"] > 0)
     requesting = _REQUESTS[opcode] & np.where(opcode == READ_REQUEST, asking, length > 0)

@@ -196,7 +196,6 @@ class RcReads:
         length, mtu = rows["length"], self.connection.path_mtu or DEFAULT_MTU
         odd = length != mtu
         odd[behind - 1] = False
-        odd |= rows["captured"] < length
         odds, totals = (np.append(0, np.cumsum(values, dtype=np.int64)) for values in (odd, length))
         of, low = owners[firsts], psns[firsts]
         expected = np.concatenate([responses.run.rows["length"][responses.rows] for responses in fresh])
@@ -362,6 +361,14 @@ def note_responses(transfers: Rows, index: Int64s, responses: Rows, first: Int64
     for name, of_packets in (("last_frame", "frame"), ("last_time", "time")):
         transfers[name][index] = np.maximum(transfers[name][index], responses[of_packets][behind - 1])
     transfers["offset"][index], transfers["begins"][index] = responses["payload"][first], responses["captured"][first]
+    transfers["truncated"][index] = any_truncated(responses, first, behind)
+
+
+def any_truncated(rows: Rows, first: Int64s, behind: Int64s) -> NDArray[np.bool_]:
+    """Whether the capture lacks bytes of any of the PACKET rows [first, behind)."""
+    before = np.append(0, np.cumsum(rows["captured"] < rows["length"]))
+    short: NDArray[np.bool_] = before[behind] > before[first]
+    return short
 
 
 def mtu_of_responses(responses: Rows, position: int, read: _RcRead) -> int | None:

@@ -26,11 +26,14 @@ def check(messages: list[bytes], callback: bool = False) -> list[bool]:
     data = np.frombuffer(b"".join(messages), np.uint8)
     known = OperationSequences()
     found = compound_calls(data, ends - lengths, ends, known, callback)
-    for one, walked, minor, sequence in zip(messages, *(column.tolist() for column in found), strict=True):
+    for one, walked, minor, sequence, truncated in zip(messages, *(column.tolist() for column in found), strict=True):
         right = nfs4.compound_call(one, 0, len(one), callback=callback)
         assert walked == (right.complete and not right.problem and len(right.operations) <= 64)
-        if walked:
-            assert (minor, known.sequences[sequence]) == (right.minor_version, right.operations)
+        ends_inside = nfs4.ends_inside(nfs4.operation_names(right.operations, callback))
+        assert right.problem == ends_inside or not truncated
+        if walked or truncated:
+            assert known.sequences[sequence] == right.operations
+            assert minor == (-1 if right.minor_version is None else right.minor_version)
     return [bool(walked) for walked in found.walked]
 
 
@@ -40,7 +43,13 @@ def test_any_calls(calls: list[tuple[list[tuple[int, bytes]], bytes, int, int]])
     """Some truncated at their end."""
     whole = [compound(found, tag, minor) for found, tag, minor, _ in calls]
     assert all(check(whole)) or not calls
-    check([one[: len(one) - less // 4] for one, (*_, less) in zip(whole, calls, strict=True)])
+    cut = [one[: len(one) - less // 4] for one, (*_, less) in zip(whole, calls, strict=True)]
+    check(cut)
+    ends = np.array([len(one) for one in cut], np.int64).cumsum()
+    columns = compound_calls(
+        np.frombuffer(b"".join(cut), np.uint8), np.append(0, ends)[:-1], ends, OperationSequences()
+    )
+    assert (columns.walked | columns.truncated).all()
 
 
 @QUICK

@@ -54,9 +54,19 @@ def test_what_scripts_play(name: str, frames: int, tmp_path: Path) -> None:
     compare([*Session(str(path), limits=Limits(frames=frames)).batches()])
 
 
+@pytest.mark.parametrize("snaplen", [128, 200, 256])
+def test_truncated_messages_are_rows(snaplen: int) -> None:
+    """Wherever their RPC header ends, or their COMPOUND."""
+    batch = next(sample_batches("meta-rxe", Limits(frames=8000)))
+    rows = batch.rows.copy()
+    rows["captured"] = np.minimum(rows["captured"], snaplen)
+    whole = compare([batch])
+    assert compare([FrameBatch(batch.data, rows)]) > 0.98 * whole > 1000
+
+
 @QUICK
 @given(
-    st.sampled_from(["meta-rxe", "bidir-rxe", "ipv6-rxe"]),
+    st.sampled_from(["meta-rxe", "bidir-rxe", "ipv6-rxe", "rxe-nfs-all"]),
     st.integers(60, 260),
     st.integers(0, 300),
     st.integers(1, 90),
