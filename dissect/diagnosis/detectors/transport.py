@@ -413,7 +413,7 @@ def receive_window_closed(facts: Facts, limits: Limits) -> Iterator[Cause]:
 
 @detector(
     "packets-damaged",
-    "Corrupted packets",
+    "Wrong checksums or markers",
     Severity.PROBLEM,
     "transport health: ICRC, CRC32C and markers of FPDUs, TCP checksums",
     {"least_damaged": (1, "packets with a wrong checksum or marker")},
