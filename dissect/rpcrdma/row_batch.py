@@ -153,7 +153,7 @@ class RowBatch:
         self._again: set[int] | None = None
         """Slot << 32 | XID of calls that share these with another of the batch; None before this was asked for."""
         listeners = [dispatcher.listener for dispatcher in dispatchers]
-        self._read = np.array([listener is not None and listener.reads_bytes for listener in listeners], np.bool_)
+        self._reading = np.array([listener is not None and listener.reads_bytes for listener in listeners], np.bool_)
         """Connections whose listener reads bytes."""
         self._order(sends, runs, events, ranks, index, opened)
         size, calling = len(sends.rows), np.zeros(2 * len(dispatchers), np.bool_)
@@ -189,7 +189,7 @@ class RowBatch:
         )
         count = len(self.transfers.rows) - sum([sum(open_calls.carried) for open_calls in opened])
         rows, slots = self.transfers.rows[:count], self.transfers.slot[:count]
-        self.transfers.whole[:count] &= ~(rows["truncated"] & self._read[slots >> 1])
+        self.transfers.whole[:count] &= ~(rows["truncated"] & self._reading[slots >> 1])
         single[others] = False
         rank = rows["rank"].copy()
         rank[len(rows) - len(others) :] = ranks[others]

@@ -45,13 +45,13 @@ objects they are, and get a row when that is wanted.  Columns of ``RpcTable.rows
     transfer              int32   the same where the reply came by one RDMA Write through a Reply chunk of one
                                   segment, which is the only chunk
 
-A row RPC has both messages, each version 1 and in one packet, whole in the capture or, without chunks and RPCSEC_GSS,
-truncated behind the first words of its RPC message, with its RPC header's XID equal to rdma_xid and a status that was
-read, if it was captured; its state is 'complete' or 'error'; a credential of RPCSEC_GSS is one of data; neither
-message has immediate data, and the call invalidates no handle; nothing is damaged or ambiguous.  It is noted at most
-where it is truncated, and that its reply has an earlier time, and so is its frame; then it has no latency.  Its
-call is RDMA_MSG, and so is its reply, if that did not come through a Reply chunk.  Its chunks were transferred in full,
-each by RDMA Reads or Writes of its own; see ``ChunkColumns``.
+A row RPC has both messages, each version 1 and in one packet, whole in the capture or, without RPCSEC_GSS, truncated
+behind the first words of its RPC message, with its RPC header's XID equal to rdma_xid and a status that was read, if it
+was captured; its state is 'complete' or 'error'; a credential of RPCSEC_GSS is one of data; neither message has
+immediate data, and the call invalidates no handle; nothing is damaged or ambiguous.  It is noted at most where its
+call is truncated, and that its reply has an earlier time, and so is its frame; then it has no latency.  Its call is
+RDMA_MSG, and so is its reply, if that did not come through a Reply chunk.  Its chunks were transferred in full, each by
+RDMA Reads or Writes of its own, whose packets may be truncated; see ``ChunkColumns``.
 
 A row RPC of which the capture has the reply alone is of state 'no call'; all else said here holds for it, and it has no
 chunks.  Most that ask for RPCs take it as an object.
