@@ -54,8 +54,6 @@ class MessageOrder(NamedTuple):
     """Messages that its sender had sent before."""
     waiting: int
     """Those of them, where it is the client, that nothing had answered, before an answer that is no error."""
-    introduced: bool
-    """Those are one ROPT_INITXCH."""
     looped: str
     """The client's first message: what should have shown it that the server does not support version 2."""
     larger: int

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Int64s, Rows, unique
-from ..layers.characteristics_codes import ROPT_INITXCH, XCHAR_RBSIZ
+from ..layers.characteristics_codes import XCHAR_RBSIZ
 from ..layers.oncrpc_codes import REPLY
 from ..layers.rpcrdma_codes import ERR_VERS, RDMA_DONE, RDMA_ERROR, RDMA_MSGP, RDMA_NOMSG, RDMA_OPTIONAL
 from ..onc.nfs3 import holds_arguments, nfs3_procedure
@@ -211,8 +211,6 @@ class VersionTwoState:
         """Messages of either end."""
         self.waiting = 0
         """Messages of the client that nothing has answered, before an answer that is no error."""
-        self.introduced = False
-        """Those are one ROPT_INITXCH."""
         self.settled = False
         """There was one."""
         self.larger = [(0, 0), (0, 0)]
@@ -234,7 +232,6 @@ class VersionTwoState:
         if self.settled:
             return
         if sender == 0:
-            self.introduced = not self.waiting and header.option == ROPT_INITXCH
             self.waiting += 1
             return
         self.settled = bool(self.waiting) and header.procedure != RDMA_ERROR and not header.problem
@@ -254,7 +251,6 @@ class VersionTwoState:
         return MessageOrder(
             self.sent[sender],
             self.waiting,
-            self.introduced,
             self._looped() if sender == 0 and not self.sent[0] else "",
             larger if message.time < until else 0,
         )

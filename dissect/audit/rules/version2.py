@@ -767,8 +767,7 @@ def inval_option(refusable: RefusableMessage) -> Judgement | None:
       "5", "", SentMessage, "requester", needs=SECOND)  # fmt: skip
 def first_message(sent: SentMessage) -> Judgement | None:
     """The first message of a requester that speaks version 2 has that version and at most 1024 bytes, and it sends no
-    second one before an answer that is no error.  Whether one may follow a ROPT_INITXCH, which draws none, is open: the
-    two documents contradict each other.  The size of ROPT_INITXCH is XC-INIT-SIZE's; what follows a refusal is
+    second one before an answer that is no error.  The size of ROPT_INITXCH is XC-INIT-SIZE's; what follows a refusal is
     V2-FALLBACK's.
 
     Why: the responder may know version 1 alone, has buffers of 1024 bytes then, and of those one is certain.
@@ -796,8 +795,6 @@ def first_message(sent: SentMessage) -> Judgement | None:
     if terms.waiting:
         if reason := sent.missed(1) or beheaded(sent.connection, 1):
             return undecidable(reason)
-        if terms.introduced:
-            return undecidable("ROPT_INITXCH draws no answer from an end that supports it (xcharext-02, 4.1)")
         return violation(f"message {terms.waiting + 1}, and no answer yet", "one message alone")
     if sent.header.option == ROPT_INITXCH:
         return PASSED
