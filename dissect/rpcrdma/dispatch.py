@@ -403,7 +403,9 @@ class Dispatcher:
         """Neither call nor reply by its own words, and no call with its XID is open."""
         xid = message.header.xid
         earlier = self._directed(1 - sender, xid)
-        if earlier is not None and sender == 0 and self.matching.call_unseen(sender, message):
+        # Calls from before the capture are answered first.
+        missing = self.conversation.connection.gaps[sender] or not self.matching.directions[sender].replied
+        if earlier is not None and sender == 0 and missing and self.matching.call_unseen(sender, message):
             # The reply to a call that is not in the capture and the next call with its XID look like a callback.
             self._drop_undirected(earlier)
             earlier = None

@@ -171,7 +171,7 @@ def compound(data: bytes) -> None:
                 assert (status, known.sequences[sequence]) == (right.status, named)
     else:
         calls = compound_calls(joined, ends - lengths, ends, known, callback)
-        for one, walked, minor, sequence in zip(pieces, *(column.tolist() for column in calls), strict=True):
+        for one, walked, minor, sequence, _ in zip(pieces, *(column.tolist() for column in calls), strict=True):
             call = compound_call(one, 0, len(one), callback=callback)
             assert walked == (call.complete and not call.problem and len(call.operations) <= 64)
             if walked:

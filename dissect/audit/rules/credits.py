@@ -160,7 +160,7 @@ def backward_proc(sent: SentMessage) -> Judgement | None:
 @rule("V1-BACKWARD-CHUNKS", "Backward messages have no chunks", MUST,
       "7.3.4, 7.3.5", "RFC 8167, 5.1 and 5.2", SentMessage, backward=True)  # fmt: skip
 def backward_chunks(sent: SentMessage) -> Judgement | None:
-    """All three chunk lists of a backward message are empty.  Calls of version 2 are XC-BRS's, and
+    """All three chunk lists of a backward RDMA_MSG are empty.  Calls of version 2 are XC-BRS's, and
     so are replies to those with chunks.
 
     Why: clients have no code to read or write a server's memory, and must not need any.
@@ -170,7 +170,7 @@ def backward_chunks(sent: SentMessage) -> Judgement | None:
     Wrong: a CB_COMPOUND with a Reply chunk.
     """
     header = sent.header
-    if header.procedure not in (RDMA_MSG, RDMA_NOMSG) or _other_level(sent):
+    if header.procedure != RDMA_MSG or _other_level(sent):
         return None
     if sent.unread:
         return undecidable(sent.unread)

@@ -27,7 +27,7 @@ def backward_proc(wire: Wire) -> Broken:
     connection = announced(wire)
     sent = connection.send(SERVER, header(7, NOMSG, version=connection.version, reads=[(0, connection.register(200))]))
     refuse(connection, 7, sender=CLIENT)
-    return by_server(wire, sent, "V1-BACKWARD-CHUNKS")
+    return by_server(wire, sent)
 
 
 @breaks("V1-BACKWARD-CHUNKS")
