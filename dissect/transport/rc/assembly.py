@@ -272,8 +272,7 @@ class RequestAssembly:
             last_frames, last_times = last["frame"].tolist(), last["time"].tolist()
             sums = _sums(rows["length"], starts, ends)
         kinds = _KIND[first["opcode"]]
-        short = rows["captured"] < rows["length"]
-        shorts = (_sums(short, starts, ends) > 0).tolist() if some(short) else [False] * len(starts)
+        shorts = any_truncated(rows, starts, ends + 1).tolist()
         lengths = np.where(opcodes.HAS_RETH[first["opcode"]], first["dma_length"], sums).tolist()
         out, sender = self.out, self.sender
         bare = self._bare(rows)
