@@ -527,6 +527,8 @@ class Cause:
     """A note that weakens no other statement."""
     procedures: tuple[str, ...] = ()
     """What it is about, where that is not connections: 'NFSv3 READ', …"""
+    title: str = ""
+    """Where it is another than the detector's."""
 
 
 class Statement(NamedTuple):
@@ -757,7 +759,7 @@ def _gathered(causes: list[tuple[Detector, Cause]]) -> list[tuple[Detector, Caus
                 source,
                 since=source.since or cause.since,
                 severity=min((source.severity, cause.severity), key=_strength),
-                evidence=(f"{detector.title}: {cause.text}", *source.evidence),
+                evidence=(f"{cause.title or detector.title}: {cause.text}", *source.evidence),
                 lost=max((lost for lost in (source.lost, cause.lost) if lost is not None), default=None),
                 headline=source.headline or cause.headline,
             )
@@ -782,5 +784,11 @@ def _statement(rank: int, detector: Detector, cause: Cause, weakened: tuple[str,
         cause = replace(cause, confidence=confidence, weakened_by=(*cause.weakened_by, *weakened))
     assert cause.severity is not None
     return Statement(
-        detector.kind, cause.severity, rank, cause, detector.title, detector.explanation, detector.next_steps
+        detector.kind,
+        cause.severity,
+        rank,
+        cause,
+        cause.title or detector.title,
+        detector.explanation,
+        detector.next_steps,
     )

@@ -92,7 +92,9 @@ def credits_exhausted(facts: Facts, limits: Limits) -> Iterator[Cause]:
 def calls_hung(facts: Facts, limits: Limits) -> Iterator[Cause]:
     """A call got no reply although the capture went on. If the server's transport acknowledged the call, its upper
     layers have it; if not, the server or the path to it was down. A call whose Read chunks were never read was not
-    started by the server. Calls to a host that stopped responding are part of that statement (host-silent).
+    started by the server. Calls to a host that stopped responding are part of that statement (host-silent). Where
+    packets behind a call are missing from the capture, its reply may be among them: whether such calls hang is
+    undecidable, a warning at most, and left unsaid where others surely hang.
     """
     least = max(
         limits["least_seconds"] * 1e9,
@@ -127,7 +129,7 @@ def calls_hung(facts: Facts, limits: Limits) -> Iterator[Cause]:
         lines.append(text)
     headline = hung_text(facts, known) if known else ""
     yield Cause(
-        headline or f"{plural(len(hung), 'call')} without a reply in the capture",
+        headline or f"{plural(len(hung), 'call')} without a reply in the capture, undecidable whether answered",
         len(hung),
         None if known else len(hung) / facts.calls,
         "" if known else "all RPCs",
@@ -138,6 +140,8 @@ def calls_hung(facts: Facts, limits: Limits) -> Iterator[Cause]:
         tuple(call.frame for call in hung[:5] if call.frame),
         0.95 if known else 0.5,
         () if known else ("packets are missing from the capture or unreadable; replies may be among them",),
+        severity=None if known else Severity.WARNING,
+        title="" if known else "Calls without a reply",
         # What they waited for retransmissions is part of those statements.
         lost=sum(call.waiting - call.delayed for call in known) if known else None,
         headline=headline,
