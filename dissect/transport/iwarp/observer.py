@@ -24,7 +24,7 @@ from ..runs import Run
 from .fpdus import LEGAL, Fpdus
 from .framing import is_mpa
 from .records import MARK, MESSAGE_TYPE, begins, tls
-from .stream import REORDERED
+from .stream import MAX_AHEAD, REORDERED
 from .tcp_connection import Fed, TcpConnection, feed_together
 
 TRIED = 64
@@ -87,6 +87,20 @@ class _Undecided:
 
     answered: int | None = None
     """Sequence number behind the SYN of the passive side, where that was captured."""
+    ahead: Sequence[tuple[int, Rows]] = ()
+    """Of the first segments without payload, before any with it, those whose numbers are beyond the first byte: it was
+    sent, but not captured so far.  The direction of each, and its SEGMENT row in an array."""
+
+    def pass_over(self, rows: Rows, members: Int64s, forward: NDArray[np.bool_]) -> None:
+        """Take segments that come before any with payload."""
+        fields = (rows[name][members].tolist() for name in ("seq", "flags"))
+        for index, lower, seq, flags in zip(members.tolist(), forward.tolist(), *fields, strict=True):
+            start = self.first if lower == (self.opened_by == 0) else self.answered
+            # A FIN has a number, too.
+            if start is not None and not flags & (SYN | RST) and 1 < TCP_SEQUENCE.wrap(seq - start) <= MAX_AHEAD:
+                row = take(rows, np.array([index]))
+                row["header"] = row["payload"]  # Its options are in the bytes of this batch.
+                self.ahead = *self.ahead, (int(not lower), row)
 
 
 class IwarpObserver:
@@ -237,6 +251,10 @@ class IwarpObserver:
             tcp, members = self._judge(key, segments, members)
             if tcp is not None:
                 self._place = self._opened[key] = int(rows["frame"][members[0]])
+                for number, row in self.undecided[key].ahead if key in self.undecided else ():
+                    if tcp.directions[number].stream.next is not None:
+                        tcp.feed(segments.data, row, np.array([number == 0]))
+                        tcp.lifetime.earlier -= 1
         if tcp is not None and len(members):
             rest = members[:0]
             if key in self.trials:
@@ -296,6 +314,9 @@ class IwarpObserver:
         startup = segments.first_startup(members, undecided)
         carrying = places(segments.rows["length"][members])
         tried = 0 if undecided is None else undecided.tried
+        if undecided is not None and opened and not tried:
+            empty = members[: min(len(members), max(0, TRIED - earlier), *carrying[:1].tolist())]
+            undecided.pass_over(segments.rows, empty, segments.forward[empty])
         may_be = carrying if service or not opened else carrying[segments.likely[members[carrying]]]
         # A connection is on trial from the first payload on, though the Request may come behind that.
         first = int(may_be[0]) if len(may_be) and (service or len(self.trials) < MAX_TRIALS) else None
