@@ -207,11 +207,18 @@ def make(part: Part, key: str) -> float:
 
 
 @contextmanager
-def built(say: Callable[[str], None], kernels: Collection[str] = KERNELS[:1]) -> Iterator[Path]:
-    """The folder with all parts for these kernels, up to date, which no other run changes meanwhile."""
+def alone() -> Iterator[None]:
+    """No other run changes a part, or the packages of the host, meanwhile."""
     WORK.mkdir(parents=True, exist_ok=True)
     with (WORK / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def built(say: Callable[[str], None], kernels: Collection[str] = KERNELS[:1]) -> Iterator[Path]:
+    """The folder with all parts for these kernels, up to date, which no other run changes meanwhile."""
+    with alone():
         wanted = stale(kernels)
         check_host(wanted)
         if wanted:
