@@ -212,8 +212,7 @@ class Session:
     def tables(
         self, on_eviction: Callable[[list[Conversation]], None] | None = None, chunk_rows: bool = False
     ) -> Iterator[RpcTable]:
-        """The same, a table for each batch; ``chunk_rows``: RPCs with many chunks, or with truncated messages, need not
-        be objects."""
+        """The same, a table for each batch; ``chunk_rows``: RPCs with many chunks need not be objects."""
         try:
             yield from self._tables(on_eviction, chunk_rows)
         finally:

@@ -31,7 +31,7 @@ from rdmascope.dissect.onc.rpc_header import NFS, procedure_label, program_label
 from rdmascope.dissect.plugged import failure, origin
 from rdmascope.dissect.records.schema import Record, record
 from rdmascope.dissect.rpcrdma.reassembly import reassembled_call, reassembled_reply
-from rdmascope.dissect.rpcrdma.rpc_table import STATES, ProcedureNames, RpcTable
+from rdmascope.dissect.rpcrdma.rpc_table import FLAG_TRUNCATED, STATES, ProcedureNames, RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import ChunkUse, Extent, Reassembled, Rpc
 from rdmascope.dissect.transport.connection import ENDS, Connection
 from rdmascope.dissect.units import duration, plural, size
@@ -668,14 +668,15 @@ def messages_of(rpc: Rpc) -> list[tuple[bool, int, int, Reassembled | None]]:
 
 
 def _sent_whole(table: RpcTable) -> NDArray[np.bool_]:
-    """Which row RPCs have no chunks, but a latency, waited for no retransmission, and have call and reply in one packet
-    each here."""
+    """Which row RPCs are not truncated and have no chunks, but a latency, waited for no retransmission, and have call
+    and reply in one packet each here."""
     rows = table.only_rows
     if not len(table.data):
         return np.zeros(len(rows), np.bool_)
     lengths = np.column_stack((rows["call_inline"], rows["reply_inline"]))
     return (  # type: ignore[no-any-return]
         (rows["chunks"] < 0)
+        & (rows["flags"] & FLAG_TRUNCATED == 0)
         & (rows["latency"] >= 0)
         & (rows["retransmissions"] == 0)
         & (rows["latency_retransmission"] == 0)

@@ -37,8 +37,8 @@ from ..onc.shapes.registry import procedure_shape
 from ..onc.xdr import word
 from ..rpcrdma.messages import Message
 from ..rpcrdma.reassembly import reassembled_call, reassembled_reply
-from ..rpcrdma.rpc_fields import REPLY_HEADER, argument_places
-from ..rpcrdma.rpc_table import ProcedureNames, RpcRows, made
+from ..rpcrdma.rpc_fields import REPLY_HEADER, argument_places, message_places
+from ..rpcrdma.rpc_table import FLAG_TRUNCATED, ProcedureNames, RpcRows, made
 from ..rpcrdma.rpcs import Reassembled, Rpc
 from .nfs_state import SlotUse
 from .nfs_state_operations import (
@@ -313,13 +313,14 @@ class Compounds:
     ) -> None:
         """Slots, and what may change state."""
         data, before = rpcs.data, sum(map(len, self._parts))
-        ends, behind = (rows[f"{side}_at"] + rows[f"{side}_send"] for side in ("call", "reply"))
-        starts = argument_places(data, ends - rows["call_inline"])
-        results = behind - rows["reply_inline"] + REPLY_HEADER
+        (starts, ends), (results, behind) = (message_places(rows, side) for side in ("call", "reply"))
+        starts = argument_places(data, starts, ends)
+        results += REPLY_HEADER
+        truncated = rows["flags"] & FLAG_TRUNCATED > 0
         elsewhere = rows["reply_inline"] == 0
         long = (elsewhere & (rows["transfer"] >= 0)).nonzero()[0]
         if len(long) and rpcs.chunks is not None:
-            results[long], behind[long] = rpcs.chunks.places(rows["transfer"][long], data)
+            results[long], behind[long], _ = rpcs.chunks.places(rows["transfer"][long], data)
             elsewhere[long] = results[long] < 0
             results[long] += REPLY_HEADER
         compounds["session"] = compounds["result"] = -1
@@ -340,7 +341,8 @@ class Compounds:
         for index, kind in enumerate(kinds):
             mine = which == index
             if kind.changes and not kind.callback:
-                whole = (mine & ~elsewhere).nonzero()[0]
+                decoded |= mine & truncated
+                whole = (mine & ~elsewhere & ~truncated).nonzero()[0]
                 edges = [bounds[whole] for bounds in (starts, ends, results, behind)]
                 for row, known in zip(whole.tolist(), self._layouts.places(data, *edges), strict=True):
                     if known is None:
@@ -349,7 +351,9 @@ class Compounds:
                         call, reply = view[starts[row] : ends[row]], view[results[row] : behind[row]]
                         self.changes[before + row] = Changes(known, call, reply)
             else:
-                decoded[mine] |= kind.changes or (kind.attributes and asks_for_lease(data, starts[mine], ends[mine]))
+                decoded[mine] |= kind.changes
+                if kind.attributes:
+                    decoded[mine] |= truncated[mine] | asks_for_lease(data, starts[mine], ends[mine])
         for row, rpc in zip(decoded.nonzero()[0].tolist(), made(rpcs, take(rows, decoded)), strict=True):
             self.changes[before + row] = rpc
             if elsewhere[row] and (answer := slot_result_of(rpc, RpcMessages(rpc), bool(back[row]))) is not None:

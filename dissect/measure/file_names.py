@@ -38,7 +38,7 @@ from ..onc.rpc_header import NFS_CALLBACK
 from ..onc.shapes.decode_cache import FlatFields
 from ..onc.xdr import round_up
 from ..rpcrdma.reassembly import reassembled_call, reassembled_reply
-from ..rpcrdma.rpc_fields import FieldColumns, FieldReader, KnownRpc
+from ..rpcrdma.rpc_fields import FieldColumns, FieldReader, KnownRpc, unread_calls
 from ..rpcrdma.rpc_table import STATES, RpcTable
 from ..rpcrdma.rpcs import DUPLICATE_REPLY, Reassembled, Rpc
 from ..text_columns import KnownTexts
@@ -430,6 +430,10 @@ class NfsMessages(NamedTuple):
     problem: str
 
 
+MISSING_BYTES = "bytes of the message are missing"
+"""Why an RPC could not be decoded to its end."""
+
+
 def nfs_messages(call: Reassembled | None, reply: Reassembled | None) -> NfsMessages | None:
     """None without a call.
 
@@ -459,7 +463,7 @@ def nfs_messages(call: Reassembled | None, reply: Reassembled | None) -> NfsMess
         alone = [_in_place(event, call_part, None) for event in file_events(call_part.data, None).events]
         events += tuple(event for event in alone if event.kind == WRITE and event.position not in answered)
     if problem and not (call_part.whole and (reply_part is None or reply_part.whole)):
-        problem = "bytes of the message are missing"
+        problem = MISSING_BYTES
     return NfsMessages(call, reply, events, operations_of(decoded), problem)
 
 
@@ -790,6 +794,8 @@ class PathLearner:
         naming_codes = [code for code, kind in kinds.items() if kind.kind != NOTHING]
         failed = np.array([status[1] for status in table.names.statuses] or [False])
         places = among(codes, np.array(naming_codes)).nonzero()[0]
+        unread = table.row_places[unread_calls(table)]
+        places = places[~among(places, unread)]
         rows = take(table.rows, places)
         for row, code, usual, failure, connection, caller, time, handle, name, object_handle in zip(
             places.tolist(),

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Bytes, Int64s, Rows, among, coded_keys, gathered, unique
+from ..arrays import Bytes, Int64s, Rows, among, coded_keys, gathered, take, unique
 from ..onc import file_operations as file_events
 from ..onc.compound import OP_GETDEVICEINFO, OP_LAYOUTGET, compound_reply, operation_names
 from ..onc.file_operations import Constant, FileEvent, FileLayout, FileOperation, Source, file_layout
@@ -35,10 +35,18 @@ from ..onc.shapes.registry import procedure_shape
 from ..onc.shapes.text import universal_address
 from ..rpcrdma.conversation import Conversation, DataServerRole
 from ..rpcrdma.reassembly import reassembled_call, reassembled_reply
-from ..rpcrdma.rpc_fields import REPLY_HEADER, FieldReader, KnownRpc, argument_places, call_places, reply_places
+from ..rpcrdma.rpc_fields import (
+    REPLY_HEADER,
+    FieldReader,
+    KnownRpc,
+    argument_places,
+    message_places,
+    reply_places,
+    unread_calls,
+)
 from ..rpcrdma.rpc_table import FLAG_MISSING, FLAG_TRUNCATED, STATES, ProcedureNames, RpcTable
 from ..rpcrdma.rpcs import DUPLICATE_REPLY, Extent, Reassembled, Rpc
-from .file_names import NfsMessages, nfs_messages, opened_name
+from .file_names import MISSING_BYTES, NfsMessages, nfs_messages, opened_name
 
 if TYPE_CHECKING:
     from ..onc.shapes.types import Node
@@ -140,12 +148,12 @@ class OperationReader:
         data, rows = table.data, table.only_rows
         if not len(data) or not len(rows):
             return
-        calls = call_places(table)
-        call_ends = rows["call_at"] + rows["call_send"]
-        arguments = argument_places(data, calls)
-        replies, reply_ends = reply_places(table)
+        calls, call_ends = message_places(rows, "call")
+        arguments = argument_places(data, calls, call_ends)
+        replies, reply_ends, _ = reply_places(table)
         results = replies + REPLY_HEADER
         whole = (replies >= 0) & ((rows["chunks"] < 0) | (rows["transfer"] >= 0)) & (reply_ends >= results)
+        whole &= rows["flags"] & FLAG_TRUNCATED == 0
         heads = gathered(data, len(_SUCCESSFUL), replies[whole] + 4)
         whole[whole] = (heads == np.frombuffer(_SUCCESSFUL, np.uint8)).all(axis=1)
         for code in unique(rows["procedure"][whole]).tolist():
@@ -165,9 +173,9 @@ class OperationReader:
 
             sides = (arguments[mine], call_ends[mine]), (results[mine], reply_ends[mine])
             layouts = self._layouts[names.version, names.procedure or 0]
-            for some, layout in layouts.groups((shape.arguments, shape.results), data, *sides, learn):
+            for alike, layout in layouts.groups((shape.arguments, shape.results), data, *sides, learn):
                 if layout is not None:
-                    group = mine[some]
+                    group = mine[alike]
                     yield _AlikeMessages(
                         layout, table.row_places[group], arguments[group], results[group],
                         (calls[group], call_ends[group]), (replies[group], reply_ends[group]),
@@ -213,8 +221,12 @@ class _Reading:
         singly: list[tuple[Any, ...]] = []
         programs = [procedure.program for procedure in self.table.names.procedures]
         ours = np.array([program in (NFS, MOUNT, None) for program in programs] or [False])
-        for row in (left & ours[self.table.rows["procedure"]]).nonzero()[0].tolist():
-            messages = self._singly(self.table.rpc(row))
+        left &= ours[self.table.rows["procedure"]]
+        unread = self._unread()
+        left[unread] = False
+        self.undecoded += [MISSING_BYTES] * len(unread)
+        for row, rpc in zip(left.nonzero()[0].tolist(), self.table.selected(left), strict=True):
+            messages = self._singly(rpc)
             if messages is not None:
                 singly += [self._row(row, done) for done in messages.operations]
                 if messages.events:
@@ -231,6 +243,21 @@ class _Reading:
             self.messages,
             self.undecoded,
         )
+
+    def _unread(self) -> Int64s:
+        """The row RPCs that say nothing: their calls are truncated before the arguments, without which results are of
+        no file."""
+        table, rows = self.table, self.table.only_rows
+        ours = [
+            names.program == NFS
+            and names.version in (3, 4)
+            and bool(names.procedure)
+            and procedure_shape(names.program, names.version, names.procedure) is not None
+            for names in table.names.procedures
+        ]
+        unread = unread_calls(table)
+        unread &= np.array(ours or [False])[rows["procedure"]]
+        return take(table.row_places, unread)
 
     def _singly(self, rpc: Rpc) -> NfsMessages | None:
         """What an RPC says, its undecoded bytes noted."""

@@ -89,6 +89,7 @@ class StateListener(Listener):
     """Notes the events of one conversation."""
 
     takes_rows = True
+    reads_bytes = False
 
     def __init__(self, queue: list[StateEvent], ended: list[tuple[Rows, RpcRows]]) -> None:
         self._queue, self._row_batches = queue, ended

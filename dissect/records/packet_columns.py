@@ -48,7 +48,7 @@ from ..onc.summary import (
 from ..rpcrdma.analyzer import Analyzer
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.outcome import named
-from ..rpcrdma.rpc_fields import REPLY_HEADER, argument_places
+from ..rpcrdma.rpc_fields import REPLY_HEADER, argument_places, message_places
 from ..rpcrdma.rpc_table import ProcedureNames, RpcTable
 from ..rpcrdma.rpcs import Rpc
 from ..text_columns import (
@@ -313,13 +313,12 @@ class _InfoRows(NamedTuple):
 
     def spans(self, what: str, rows: Int64s) -> tuple[Int64s, Int64s]:
         """Where the RPC messages of some calls or replies begin, and where they end."""
-        at, sent, inline = (self.rows[f"{what}_{part}"][rows] for part in ("at", "send", "inline"))
-        return at + sent - inline, at + sent
+        return message_places(take(self.rows, rows), what)
 
     def arguments(self, rows: Int64s) -> tuple[Int64s, Int64s]:
         """The same of the arguments of some calls."""
         starts, ends = self.spans("call", rows)
-        return argument_places(self.table.data, starts), ends
+        return argument_places(self.table.data, starts, ends), ends
 
     def called(self, row: int) -> tuple[int, int, int]:
         """Program, version and procedure of a row."""
@@ -463,7 +462,7 @@ def _long_details(batch: _InfoRows, sequences: OperationSequences, titles: list[
     if not len(rows):
         return
     data = batch.table.data
-    starts, ends = batch.table.chunks.places(batch.rows["transfer"][rows], data)
+    starts, ends, _ = batch.table.chunks.places(batch.rows["transfer"][rows], data)
     for form in (_COMPOUND, _CALLBACK):
         mine = ((batch.forms[rows] == form) & (starts >= 0)).nonzero()[0]
         if len(mine):
@@ -743,7 +742,7 @@ class PacketColumnLister:
         """The same of a batch that was analysed, and the RPCs that ended in it."""
         iwarp = self.analyzer.iwarp
         # Segments look for the packets of their RPCs by objects.
-        table = table.with_readable_rows(iwarp.connections if iwarp is not None else ())
+        table = table.with_readable_rows(iwarp.connections if iwarp is not None else (), truncated=False)
         first = int(decoded.batch.rows["number"][0])
         paths = self._note(table, first)
         if self._waiting is not None:

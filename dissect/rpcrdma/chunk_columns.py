@@ -124,17 +124,18 @@ class ChunkColumns:
         single: NDArray[np.bool_] = alone & (np.diff(self.used)[self.firsts[rpcs]] == 1)
         return single
 
-    def places(self, rpcs: Int64s, data: Bytes) -> tuple[Int64s, Int64s]:
-        """Where in ``data`` those replies begin and end; -1: elsewhere, or in more than one packet."""
+    def places(self, rpcs: Int64s, data: Bytes) -> tuple[Int64s, Int64s, Int64s]:
+        """Where in ``data`` those replies begin, and what is captured of them ends; -1: elsewhere, or in more than one
+        packet.  And how many of their bytes are not captured."""
         segments = self.firsts[rpcs]
         used, operations = self.used[segments], self.operations
         if isinstance(operations, TransferOperations):
-            starts, sizes = operations.first_bytes(used, data)
+            starts, sizes, lacks = operations.first_bytes(used, data)
         else:
             firsts = [first_bytes(operations[index], data) for index in used.tolist()]
-            starts, sizes = np.array(firsts, np.int64).reshape(-1, 2).T
-        inside = (starts >= 0) & (sizes == self.returned[segments])
-        return np.where(inside, starts, -1), np.where(inside, starts + sizes, -1)
+            starts, sizes, lacks = np.array([(*first, 0) for first in firsts], np.int64).reshape(-1, 3).T
+        inside = (starts >= 0) & (sizes + lacks == self.returned[segments])
+        return np.where(inside, starts, -1), np.where(inside, starts + sizes, -1), lacks
 
     def reply_chunks(self, rpcs: Int64s) -> ReplyChunks:
         """The Reply chunks of RPCs that have a transfer."""

@@ -339,6 +339,7 @@ def _note_sends(rows: Rows, sends: Sends, of: Int64s, side: str) -> None:
     rows[f"{side}_send"] = packets["length"]
     rows[f"{side}_inline"] = packets["length"] - read.header[of]
     rows[f"{side}_at"] = packets["payload"]
+    rows[f"{side}_captured"] = packets["captured"]
     rows[f"{side}_run"], rows[f"{side}_row"] = sends.run[of], sends.row[of]
     if not first:
         names = EXTRA[packets["opcode"]] == INVALIDATE

@@ -7,14 +7,14 @@ message of many that are laid out alike where the fields of all stand; a propert
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from struct import pack
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Bytes, Int64s, bytes_at, distinct, gathered, words_at
+from ..arrays import Bytes, Int64s, Rows, bytes_at, distinct, gathered, words_at
 from ..layers.rpcrdma_codes import NO_RDMA, RDMA_MSG
 from ..onc.rpc_header import call_head, reply_header
 from ..onc.shapes.decode_cache import (
@@ -86,11 +86,16 @@ class FieldColumns(NamedTuple):
         return FlatFields(*(self.columns[name][index] for name in FlatFields._fields))
 
 
+LayoutsKind = tuple[XdrType, bool, int, int]
+"""The type; whether it is one of results; of truncated values the bytes that are captured, and those that are not."""
+MAX_KINDS = 1024
+
+
 class FieldReader:
     """Remembers how messages are laid out; see the module."""
 
     def __init__(self) -> None:
-        self._layouts: dict[tuple[XdrType, bool], Layouts] = {}
+        self._layouts: dict[LayoutsKind, Layouts] = {}
 
     def columns(
         self,
@@ -144,12 +149,16 @@ class FieldReader:
                 fields |= {name: value for name, value in results.items() if name in wanted}
         return fields
 
-    def layouts(self, type: XdrType, results: bool) -> Layouts:
-        """The layouts of arguments or results of this type."""
-        layouts = self._layouts.get((type, results))
+    def layouts(self, type: XdrType, results: bool, captured: int = 0, lacking: int = 0) -> Layouts:
+        """The layouts of arguments or results of this type, whole or truncated."""
+        kind = type, results, captured, lacking
+        layouts = self._layouts.get(kind)
         if layouts is None:
+            if len(self._layouts) >= MAX_KINDS:
+                self._layouts.clear()
             nodes = result_nodes if results else flat_nodes
-            layouts = self._layouts[type, results] = Layouts(type, RESULTS if results else ARGUMENTS, MAX_NODES, nodes)
+            names = RESULTS if results else ARGUMENTS
+            layouts = self._layouts[kind] = Layouts(type, names, MAX_NODES, nodes, lacking)
         return layouts
 
     def values(self, type: XdrType, results: bool, data: SparseBytes, start: int) -> dict[str, Any]:
@@ -234,30 +243,48 @@ def _credential(flavor: int, body: bytes) -> dict[str, Any]:
     return credential_fields(header)
 
 
-def call_places(table: RpcTable) -> Int64s:
-    """Where in the bytes of the batch the call messages of row RPCs begin."""
-    rows = table.only_rows
-    starts: Int64s = rows["call_at"] + rows["call_send"] - rows["call_inline"]
-    return starts
+def message_places(rows: Rows, side: str) -> tuple[Int64s, Int64s]:
+    """Where in the bytes of the batch the Payload streams of Sends of row RPCs begin, and where what of them is
+    captured ends; ``side``: 'call' or 'reply'."""
+    at = rows[f"{side}_at"]
+    return at + rows[f"{side}_send"] - rows[f"{side}_inline"], at + rows[f"{side}_captured"]
 
 
-def argument_places(data: Bytes, calls: Int64s) -> Int64s:
-    """Where the arguments of whole calls begin: behind credential and verifier (RFC 5531, 9)."""
+def argument_places(data: Bytes, calls: Int64s, ends: Int64s) -> Int64s:
+    """Where the arguments of calls begin: behind credential and verifier (RFC 5531, 9); of calls that are truncated
+    before them, their ``ends``."""
     at = calls + 28
     for _ in range(2):
-        at = at + 8 + (words_at(data, at) + 3 & -4)
-    return at - 4
+        there = at + 4 <= ends
+        if there.all():
+            at = at + 8 + (words_at(data, at) + 3 & -4)
+        else:
+            at[there] += 8 + (words_at(data, at[there]) + 3 & -4)
+            at[~there] = ends[~there] + 4
+    return np.minimum(at - 4, ends)
 
 
-def reply_places(table: RpcTable) -> tuple[Int64s, Int64s]:
-    """Where the reply messages of row RPCs begin and end; -1 for those that are elsewhere."""
+def unread_calls(table: RpcTable) -> NDArray[np.bool_]:
+    """Which calls of row RPCs are truncated before their arguments."""
     rows = table.only_rows
-    ends = rows["reply_at"] + rows["reply_send"]
-    starts = ends - rows["reply_inline"]
+    unread: NDArray[np.bool_] = rows["call_captured"] < rows["call_send"]
+    if not len(table.data) or not unread.any():
+        return np.zeros(len(rows), np.bool_)
+    calls, ends = message_places(rows, "call")
+    return unread & (argument_places(table.data, calls, ends) >= ends)
+
+
+def reply_places(table: RpcTable) -> tuple[Int64s, Int64s, Int64s]:
+    """Where the reply messages of row RPCs begin, and what is captured of them ends, -1 for those that are elsewhere;
+    and how many of their bytes are not captured."""
+    rows = table.only_rows
+    starts, ends = message_places(rows, "reply")
+    lacks = (rows["reply_send"] - rows["reply_captured"]).astype(np.int64)
     through = (rows["transfer"] >= 0).nonzero()[0]
     if len(through):
-        starts[through], ends[through] = table.chunks.places(rows["transfer"][through], table.data)
-    return starts, ends
+        places = table.chunks.places(rows["transfer"][through], table.data)
+        starts[through], ends[through], lacks[through] = places
+    return starts, ends, lacks
 
 
 class _RowFields:
@@ -278,76 +305,110 @@ class _RowFields:
 
     def read(self) -> None:
         """Fill in the columns."""
-        through = self.rows["transfer"] >= 0
-        calls = call_places(self.table)
+        calls, ends = message_places(self.rows, "call")
+        starts = argument_places(self.data, calls, ends)
+        lacks = self.rows["call_send"] - self.rows["call_captured"]
+        headed = ~unread_calls(self.table)
         if self.wanted & _OF_CALLERS:
-            self._read_credentials(calls, words_at(self.data, calls + 28))
-        starts = argument_places(self.data, calls)
-        ends = self.rows["call_at"] + self.rows["call_send"]
-        behind = self.rows["reply_at"] + self.rows["reply_send"]
-        replies = behind - self.rows["reply_inline"]
+            self._read_credentials(calls, ends, headed)
         first, which = distinct(self.rows["procedure"])
         of_calls = self.wanted & OF_CALLS
         for kind, procedure in enumerate(self.rows["procedure"][first].tolist()):
             names = self.table.names.procedures[procedure]
             shape = procedure_shape(names.program, names.version, names.procedure)
-            mine = (which == kind).nonzero()[0]
             if shape is None:
                 continue
             wanted = results_of(names) & self.wanted if shape.results is not None else frozenset()
-            lacking: list[Int64s] = []
+            every = (which == kind).nonzero()[0]
+            mine = every[headed[every]]
+            lacking = [every[~headed[every]]]
             if shape.arguments is None:
                 lacking.append(mine)
             else:
-                for rows, names_found in self._read(shape.arguments, False, mine, starts, ends, of_calls):
+                for rows, names_found in self._read(shape.arguments, False, mine, starts, ends, lacks, of_calls):
                     if wanted - names_found:
                         lacking.append(rows)
-            asked = self.objects is not None and bool(self.objects[mine[0]])
+            if shape.results is None:
+                continue
+            asked = self.objects is not None and bool(self.objects[every[0]])
             if asked:
-                lacking = [mine]
-                wanted |= {"object"}
-            if wanted and lacking and shape.results is not None:
-                some = np.concatenate(lacking)
-                chosen = some[through[some]]
-                if len(chosen):
-                    transfers = self.rows["transfer"][chosen]
-                    replies[chosen], behind[chosen] = self.table.chunks.places(transfers, self.data)
-                if asked:
-                    self.found["object"][self.places[mine[replies[mine] >= 0]]] = b""
-                elsewhere = some[replies[some] < 0]
-                some = some[replies[some] >= 0]
-                self._read(shape.results, True, some, replies + REPLY_HEADER, behind, wanted)
-                for row in elsewhere.tolist():
-                    self._take_whole(row)
+                del lacking[1:]
+                self._read_results(shape.results, mine, wanted | {"object"})
+            if wanted:
+                self._read_results(shape.results, np.concatenate(lacking), wanted)
+
+    def _read_results(self, type: XdrType, mine: Int64s, wanted: frozenset[str]) -> None:
+        if not len(mine):
+            return
+        starts, ends, lacks = self._replies
+        if "object" in wanted:
+            self.found["object"][self.places[mine[starts[mine] >= 0]]] = b""
+        for row in mine[starts[mine] < 0].tolist():
+            self._take_whole(row)
+        self._read(type, True, mine[starts[mine] >= 0], starts + REPLY_HEADER, ends, lacks, wanted)
+
+    @cached_property
+    def _replies(self) -> tuple[Int64s, Int64s, Int64s]:
+        return reply_places(self.table)
 
     def _take_whole(self, row: int) -> None:
         fields = self.reader.fields(self.table.rpcs_of(self.rows[row : row + 1])[0])
         for name, value in fields._asdict().items():
             self.found[name][self.places[row]] = value
 
-    def _read_credentials(self, calls: Int64s, length: Int64s) -> None:
-        view = self.data.data
+    def _read_credentials(self, calls: Int64s, ends: Int64s, headed: NDArray[np.bool_]) -> None:
+        """``headed``: calls of which the header is there."""
+        ends = ends.copy()
+        ends[headed] = calls[headed] + 32 + words_at(self.data, calls[headed] + 28)
+        sizes = np.where(headed, ends - calls - 24, calls + 24 - ends)  # Apart from each other.
         left = np.arange(len(calls))
-        credentials: list[tuple[Int64s, tuple[int, bytes]]] = []
+        credentials: list[Int64s] = []
         while len(left) and len(credentials) < MAX_CALLERS:
-            at, size = int(calls[left[0]]), int(length[left[0]])
-            left_alike = left[length[left] == size]
-            blobs = gathered(self.data, size + 8, calls[left_alike] + 24)
-            alike = left_alike[(blobs == blobs[0]).all(axis=1)]
-            credentials.append((alike, _credential_at(view[at : at + 32 + size])))
+            size = int(sizes[left[0]])
+            alike = left[sizes[left] == size]
+            if size:
+                blobs = gathered(self.data, abs(size), calls[alike] + 24)
+                alike = alike[(blobs == blobs[0]).all(axis=1)]
+            credentials.append(alike)
             left = left[~np.isin(left, alike, assume_unique=True)]
-        for row in left.tolist():
-            at, size = int(calls[row]), int(length[row])
-            credentials.append((np.array([row]), _credential_at(view[at : at + 32 + size])))
-        for rows, key in credentials:
-            for name, value in _credential(*key).items():
+        credentials += np.split(left, len(left)) if len(left) else []
+        for rows in credentials:
+            row = int(rows[0])
+            if headed[row]:
+                found = _credential(*_credential_at(self.data.data[int(calls[row]) : int(ends[row])]))
+            else:
+                (rpc,) = self.table.rpcs_of(self.rows[row : row + 1])
+                found = {name: value for name, value in rpc_fields(rpc)._asdict().items() if name in _OF_CALLERS}
+            for name, value in found.items():
                 self.found[name][self.places[rows]] = value
 
     def _read(
-        self, type: XdrType, results: bool, mine: Int64s, starts: Int64s, ends: Int64s, wanted: frozenset[str]
+        self,
+        type: XdrType,
+        results: bool,
+        mine: Int64s,
+        starts: Int64s,
+        ends: Int64s,
+        lacks: Int64s,
+        wanted: frozenset[str],
     ) -> list[tuple[Int64s, frozenset[str]]]:
-        """Rows with the names of the fields that they have."""
-        layouts = self.reader.layouts(type, results)
+        """Rows with the names of the fields that they have; ``lacks``: bytes behind them that are not captured."""
+        truncated = lacks[mine] > 0
+        read = self._read_alike((type, results, 0, 0), mine[~truncated], starts, ends, wanted)
+        cut = mine[truncated]
+        sides = ends[cut] - starts[cut], lacks[cut]
+        first, which = distinct(*sides)
+        for kind, (captured, lacking) in enumerate(zip(*(side[first].tolist() for side in sides), strict=True)):
+            if captured > 0:
+                read += self._read_alike((type, results, captured, lacking), cut[which == kind], starts, ends, wanted)
+        return read
+
+    def _read_alike(
+        self, kind: LayoutsKind, mine: Int64s, starts: Int64s, ends: Int64s, wanted: frozenset[str]
+    ) -> list[tuple[Int64s, frozenset[str]]]:
+        """The same of those that are whole, or truncated at one place."""
+        type, results, _, lacking = kind
+        layouts = self.reader.layouts(*kind)
         read: list[tuple[Int64s, frozenset[str]]] = []
         left = mine
         for _ in range(MAX_LEARNED):
@@ -361,19 +422,17 @@ class _RowFields:
             view = self.data.data[int(starts[row]) : int(ends[row])]
             layouts.learn(view, 0)
             if layouts.of(view, 0) is None:
-                read.append((left[:1], self._take_singly(type, results, row, starts, ends, wanted)))
+                read.append((left[:1], self._take_singly(type, results, row, view, lacking, wanted)))
                 left = left[1:]
-        read += [
-            (left[i : i + 1], self._take_singly(type, results, row, starts, ends, wanted))
-            for i, row in enumerate(left.tolist())
-        ]
+        for at, row in enumerate(left.tolist()):
+            view = self.data.data[int(starts[row]) : int(ends[row])]
+            read.append((left[at : at + 1], self._take_singly(type, results, row, view, lacking, wanted)))
         return read
 
     def _take_singly(
-        self, type: XdrType, results: bool, row: int, starts: Int64s, ends: Int64s, wanted: frozenset[str]
+        self, type: XdrType, results: bool, row: int, view: memoryview, lacking: int, wanted: frozenset[str]
     ) -> frozenset[str]:
-        view = self.data.data[int(starts[row]) : int(ends[row])]
-        values = self.reader.values(type, results, SparseBytes([(0, view)], len(view)), 0)
+        values = self.reader.values(type, results, SparseBytes([(0, view)], len(view) + lacking), 0)
         for name in wanted & values.keys():
             column = self.found[name]
             if not results or column[self.places[row]] in (None, b""):

@@ -35,6 +35,7 @@ objects they are, and get a row when that is wanted.  Columns of ``RpcTable.rows
     flags                 uint8   FLAG_ bits below
     call_at, reply_at     int64   row RPCs: offset of the Send's first byte in
                                   ``RpcTable.data``; -1 in others
+    call_captured, reply_captured                     int32   row RPCs: bytes of the Sends that the capture holds
     call_run, call_row, reply_run, reply_row          int32   row RPCs: where their Sends are
                                   among the runs of Sends of the batch; else -1
     chunks                int32   row RPCs: index into ``RpcRows.chunks``; -1 without chunks, and in others
@@ -132,6 +133,8 @@ RPC = np.dtype(
         ("flags", "u1"),
         ("call_at", "i8"),
         ("reply_at", "i8"),
+        ("call_captured", "i4"),
+        ("reply_captured", "i4"),
         ("call_run", "i4"),
         ("call_row", "i4"),
         ("reply_run", "i4"),
@@ -147,8 +150,8 @@ RPC = np.dtype(
 
 
 COLUMNS: tuple[str, ...] = RPC.names or ()
-PLACES = ("call_at", "reply_at", "call_run", "call_row", "reply_run", "reply_row", "chunks", "transfer",
-          "gss_service", "gss_sequence", "unfinished")  # fmt: skip
+PLACES = ("call_at", "reply_at", "call_captured", "reply_captured", "call_run", "call_row", "reply_run", "reply_row",
+          "chunks", "transfer", "gss_service", "gss_sequence", "unfinished")  # fmt: skip
 """Columns that only row RPCs have."""
 
 
@@ -402,12 +405,13 @@ class RpcTable(Sequence[Rpc]):
         there: Int64s = (chunks >= 0).nonzero()[0]
         return take(self.row_places, there[self._from.chunks.results[chunks[there]] >= 0])
 
-    def with_readable_rows(self, connections: Collection[int] = ()) -> RpcTable:
+    def with_readable_rows(self, connections: Collection[int] = (), truncated: bool = True) -> RpcTable:
         """The same, where RPCs with chunks are objects but for those that have a ``transfer``, and so are those with
-        RPCSEC_GSS or a truncated message, and all of these connections."""
+        RPCSEC_GSS, or a truncated message, if ``truncated`` is false, and all of these connections."""
         rows = self.only_rows
         many = ((rows["chunks"] >= 0) & (rows["transfer"] < 0)) | (rows["gss_service"] > 0)
-        many |= rows["flags"] & FLAG_TRUNCATED > 0
+        if not truncated:
+            many |= rows["flags"] & FLAG_TRUNCATED > 0
         if connections:
             many |= np.isin(rows["connection"], [*connections])
         if self._from is None or not some(many):
@@ -469,8 +473,8 @@ _EMPTY = memoryview(b"")
 _MADE_OF = (
     "number", "connection", "caller", "xid", "procedure", "status", "state", "order", "latency",
     "latency_reads", "latency_server", "latency_writes", "latency_retransmission", "credits_requested",
-    "credits_granted", "call_send", "reply_send", "call_inline", "reply_inline", "call_at", "reply_at", "chunks",
-    "gss_service", "gss_sequence", "flags", "unfinished",
+    "credits_granted", "call_send", "reply_send", "call_inline", "reply_inline", "call_at", "reply_at",
+    "call_captured", "reply_captured", "chunks", "gss_service", "gss_sequence", "flags", "unfinished",
 )  # fmt: skip
 
 
@@ -511,6 +515,8 @@ def made(source: RpcRows, rows: Rows) -> list[Rpc]:
         replied,
         call_at,
         reply_at,
+        call_captured,
+        reply_captured,
         chunks,
         service,
         sequence,
@@ -522,7 +528,7 @@ def made(source: RpcRows, rows: Rows) -> list[Rpc]:
             answered = TransportHeader(xid, 1, granted, RDMA_MSG, length=reply_send - replied)
         else:
             asked, answered = (TransportHeader(xid, NO_RDMA, None, RDMA_MSG) for _ in range(2))
-        call_end, reply_end = call_at + _captured(call, call_send), reply_at + _captured(reply, reply_send)
+        call_end, reply_end = call_at + call_captured, reply_at + reply_captured
         call_at += call_send - called
         reply_at += reply_send - replied
         names = procedures[procedure]
@@ -561,14 +567,6 @@ def made(source: RpcRows, rows: Rows) -> list[Rpc]:
 def _notes(names: ProcedureNames, unfinished: int, latency: int) -> tuple[str, ...]:
     earlier = (REPLY_EARLIER,) if latency < 0 else ()
     return (f"operations: {ends_inside(names.operations)}", *earlier) if unfinished else earlier
-
-
-def _captured(send: Operation | None, length: int) -> int:
-    """Bytes of a Send of one packet that are in the capture."""
-    if send is None or not send.payload.truncated or send.payload.only is None:
-        return length
-    _, start, end = send.payload.only
-    return end - start
 
 
 def _operations(runs: list[SendRun], run: NDArray[np.int32], row: NDArray[np.int32]) -> list[Operation | None]:

@@ -9,6 +9,7 @@ from ..arrays import Bytes, Int64s, big_endian_words, gathered, take, words_at
 from ..onc.compound import OP_CB_SEQUENCE, OP_SEQUENCE, slot_result
 from ..onc.rpc_header import reply_header
 from .reassembly import reassembled_reply
+from .rpc_fields import message_places
 from .rpc_table import RpcTable
 from .rpcs import Rpc
 
@@ -26,9 +27,8 @@ def slots_allowed(table: RpcTable, chosen: NDArray[np.bool_]) -> Int64s:
     mine = chosen[places] & (table.only_rows["transfer"] < 0)
     if len(table.data) and mine.any():
         rows = take(table.only_rows, mine)
-        ends = rows["reply_at"] + rows["reply_send"]
         slots[places[mine]] = _of_replies(
-            table.data, ends - rows["reply_inline"], ends, np.where(rows["caller"], OP_CB_SEQUENCE, OP_SEQUENCE)
+            table.data, *message_places(rows, "reply"), np.where(rows["caller"], OP_CB_SEQUENCE, OP_SEQUENCE)
         )
     for row, rpc in zip(table.places.tolist(), table.objects, strict=True):
         if chosen[row]:

@@ -196,20 +196,23 @@ class TransferOperations(Sequence[Operation]):
                     table[:, at] = _moments(made)
         return table
 
-    def first_bytes(self, indices: Int64s, data: Bytes) -> tuple[Int64s, Int64s]:
-        """Where in ``data`` the first byte of the RDMA Writes at some indices is, -1 for elsewhere, and how many
-        there are in the same packet."""
+    def first_bytes(self, indices: Int64s, data: Bytes) -> tuple[Int64s, Int64s, Int64s]:
+        """Where in ``data`` the first byte of the RDMA Writes at some indices is, -1 for elsewhere, how many there are
+        in the same packet, and how many of those of one packet are not captured."""
         run, row = self.run[indices], self.row[indices]
-        offsets, sizes = np.full(len(run), -1), np.zeros(len(run), np.int64)
+        offsets, sizes, lacks = np.full(len(run), -1), np.zeros(len(run), np.int64), np.zeros(len(run), np.int64)
         for number in unique(run).tolist():
             mine = places(run == number)
             if number >= 0 and self.runs[number].data is data:
                 rows = self.runs[number].rows
-                offsets[mine], sizes[mine] = rows["offset"][row[mine]], rows["begins"][row[mine]]
+                of_run = rows[row[mine]]
+                offsets[mine], sizes[mine] = of_run["offset"], of_run["begins"]
+                short = of_run["truncated"] & (of_run["behind"] - of_run["first"] == 1)
+                lacks[mine] = np.where(short, of_run["length"] - of_run["begins"], 0)
                 continue
             for at in mine.tolist():
                 offsets[at], sizes[at] = first_bytes(self._operation(number, int(row[at])), data)
-        return offsets, sizes
+        return offsets, sizes, lacks
 
     def _operation(self, run: int, row: int) -> Operation:
         return self.objects[row] if run < 0 else self.runs[run].operation(row)

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import tomllib
 from collections import Counter
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from rdmascope.captures import open_capture
+from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
+from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 SAMPLES = Path(__file__).parents[2] / "captures" / "samples"
@@ -25,6 +30,17 @@ class Seen(NamedTuple):
 
     def states(self) -> dict[str, int]:
         return dict(Counter(rpc.state for rpc in self.rpcs))
+
+
+def truncated_tables(name: str, snaplen: int, frames: int, analyzer: Analyzer) -> Iterator[RpcTable]:
+    """The RPCs of its first frames, as if they had been captured with this snaplen."""
+    with open_capture(str(SAMPLES / MANIFEST[name]["file"])) as capture:
+        for batch in capture.batches():
+            rows = batch.rows[batch.rows["number"] <= frames].copy()
+            rows["captured"] = np.minimum(rows["captured"], snaplen)
+            if len(rows):
+                decoded = analyzer.decoder.take(FrameBatch(batch.data, rows))
+                yield analyzer.feed_table(decoded).with_readable_rows()
 
 
 @cache

@@ -366,6 +366,7 @@ class Layouts:
         names: of the fields.
         max_nodes: to decode of a value.
         nodes: finds the fields in a value.
+        lacking: bytes behind each value that are not captured; all values are truncated at one place.
     """
 
     def __init__(
@@ -374,8 +375,10 @@ class Layouts:
         names: Iterable[str],
         max_nodes: int,
         nodes: Callable[[Node], dict[str, Node]] = flat_nodes,
+        lacking: int = 0,
     ) -> None:
         self.type = type
+        self._lacking = lacking
         self._names = tuple(names)
         self._max_nodes = max_nodes
         self.nodes = nodes
@@ -481,15 +484,18 @@ class Layouts:
 
     def learn(self, view: memoryview, start: int) -> None:
         """Decode a value of which ``of`` knows no layout; one that is not decoded to its end teaches nothing."""
-        self.learn_sparse(SparseBytes([(0, view)], len(view)), start)
+        self.learn_sparse(SparseBytes([(0, view)], len(view) + self._lacking), start)
 
     def learn_sparse(self, data: SparseBytes, start: int) -> None:
         """The same of bytes that may have gaps."""
         walk = _Noting(data, start, data.length, self._max_nodes)
         decoded = walk.decoded(self.type, "")
-        if decoded.problem or walk.unsure or len(walk.deciding) > MAX_DECIDING:
+        if walk.unsure or len(walk.deciding) > MAX_DECIDING:
             return
-        if any(_is_missing(node) for node in decoded.root.walk()):
+        if self._lacking:
+            if decoded.problem and NOT_CAPTURED not in decoded.problem:
+                return
+        elif decoded.problem or any(_is_missing(node) for node in decoded.root.walk()):
             return
         places = {}
         nodes = self.nodes(decoded.root)
@@ -502,7 +508,8 @@ class Layouts:
         if self._learned == MAX_LAYOUTS:
             self._top, self._learned = None, 0
         deciding = tuple(at - start for at, _ in walk.deciding)
-        self._add(start, walk.deciding, Layout(decoded.end - start, places, deciding, linux_name(decoded.root)))
+        end = min(decoded.end, data.length - self._lacking) - start
+        self._add(start, walk.deciding, Layout(end, places, deciding, linux_name(decoded.root)))
 
     def _add(self, start: int, deciding: list[tuple[int, int]], layout: Layout) -> None:
         if not deciding:

@@ -9,10 +9,13 @@ from hypothesis import given, strategies as st
 from playbook import Wire, nfs4
 from playbook.capture import Capture, frame_batch
 from playbook.nfs4_client import Client
+from playbook.samples import truncated_tables
 from playbook.xdr_encode import done, op
 from rdmascope.dissect.measure.compound_rows import CompoundRow, Compounds, asks_for_lease
-from rdmascope.dissect.measure.nfs_state_history import NfsStateHistory
-from rdmascope.dissect.rpcrdma.analyzer import Analyzer
+from rdmascope.dissect.measure.nfs_state_history import NfsStateHistory, StateListener
+from rdmascope.dissect.records.nfs_state import state_records
+from rdmascope.dissect.records.schema import Record
+from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 
@@ -59,3 +62,23 @@ def test_a_mask_with_lease_time_is_found_wherever_it_stands(bit: int, before: by
         assert found[0]
     elif before == bytes(len(before)):
         assert not found[0]
+
+
+@pytest.mark.parametrize("snaplen", [106, 128, 160, 200, 256, 300])
+@pytest.mark.parametrize("name", ["meta-rxe", "bidir-rxe", "rxe-nfs-all"])
+def test_truncated_rows_tell_what_objects_do(name: str, snaplen: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def told() -> tuple[list[Record], int, int]:
+        history = NfsStateHistory()
+        analyzer = Analyzer(Options(contents=True), listener=history.listener)
+        in_rows = 0
+        for table in truncated_tables(name, snaplen, 3000, analyzer):
+            in_rows += len(table.row_places)
+            history.advance()
+        history.finish()
+        return [*state_records(history)], history.undecoded, in_rows
+
+    *columns, in_rows = told()
+    monkeypatch.setattr(StateListener, "takes_rows", False)
+    *reference, none = told()
+    assert columns == reference
+    assert none < 20 < in_rows

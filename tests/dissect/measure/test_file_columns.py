@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any
 
 import numpy as np
 import pytest
 
-from playbook.samples import MANIFEST, SAMPLES
+from playbook.samples import MANIFEST, SAMPLES, truncated_tables
 from rdmascope.captures.read.streams import Limits
 from rdmascope.captures.session.session import Session
 from rdmascope.dissect.measure.file_names import nfs_messages
 from rdmascope.dissect.measure.files import FileTable, FileUses
 from rdmascope.dissect.measure.nfs_operations import OperationReader
-from rdmascope.dissect.rpcrdma.analyzer import Options
+from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
 from rdmascope.dissect.rpcrdma.reassembly import reassembled_call, reassembled_reply
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 
@@ -26,11 +27,11 @@ def session(name: str, frames: int = 10_000) -> Session:
     return Session(str(SAMPLES / MANIFEST[name]["file"]), Options(contents=True), limits=Limits(frames=frames))
 
 
-@pytest.mark.parametrize("name", list(MANIFEST))
-def test_events_and_operations_are_those_of_the_messages(name: str) -> None:
+def compared(tables: Iterable[RpcTable]) -> Counter[str]:
+    """The operations of RPCs; in columns they are what the messages of each say."""
     reader = OperationReader()
     by_columns: Counter[str] = Counter()
-    for table in session(name).tables():
+    for table in tables:
         found = reader.read(table)
         operations: dict[int, list[Any]] = {}
         for row in found.rows:
@@ -52,8 +53,20 @@ def test_events_and_operations_are_those_of_the_messages(name: str) -> None:
                 assert messages.operations == alone.operations
             by_columns[rpc.operations[-1] if rpc.operations else rpc.name] += bool(alone.operations)
         assert Counter(problems) <= Counter(found.undecoded)
+    return by_columns
+
+
+@pytest.mark.parametrize("name", list(MANIFEST))
+def test_events_and_operations_are_those_of_the_messages(name: str) -> None:
+    by_columns = compared(session(name).tables())
     if name == "meta-rxe":
         assert by_columns.keys() >= {"GETATTR", "LOOKUP", "CREATE", "REMOVE", "WRITE", "CLOSE"}
+
+
+@pytest.mark.parametrize("snaplen", [106, 128, 150, 200, 256])
+def test_and_so_they_are_of_truncated_messages(snaplen: int) -> None:
+    by_columns = compared(truncated_tables("meta-rxe", snaplen, 1500, Analyzer(Options(contents=True))))
+    assert bool(by_columns.total()) == (snaplen > 150)
 
 
 @pytest.mark.parametrize(("name", "frames", "every"), [("meta-rxe", 10_000, 1), ("rxe-nfs-all", 300, 3)])

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from playbook.samples import MANIFEST, SAMPLES
+from playbook.samples import MANIFEST, SAMPLES, truncated_tables
 from rdmascope.captures.read.streams import Limits
 from rdmascope.captures.session.session import Session
+from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
 from rdmascope.dissect.rpcrdma.rpc_fields import FieldReader, rpc_fields
-from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
+from rdmascope.dissect.rpcrdma.rpc_table import FLAG_TRUNCATED, RpcTable
 from rdmascope.dissect.transport.runs import SendRun
 
 from ..onc.test_compound import QUICK
@@ -34,6 +35,19 @@ def test_columns_hold_what_each_rpc_says(name: str) -> None:
             assert list(map(type, columns.row(index))) == list(map(type, rpc_fields(rpc)))
         count += len(table)
     assert count
+
+
+@pytest.mark.parametrize("snaplen", [100, 104, 112, 128, 140, 160, 200, 256])
+@pytest.mark.parametrize("name", ["meta-rxe", "bidir-rxe", "rxe-nfs-all", "siw-nfs-all"])
+def test_columns_hold_what_truncated_rpcs_say(name: str, snaplen: int) -> None:
+    reader = FieldReader()
+    in_rows = 0
+    for table in truncated_tables(name, snaplen, 1500, Analyzer(Options(contents=True))):
+        columns = reader.columns(table)
+        for index, rpc in enumerate(table):
+            assert columns.row(index) == rpc_fields(rpc) == reader.fields(rpc)
+        in_rows += int(np.count_nonzero(table.only_rows["flags"] & FLAG_TRUNCATED))
+    assert in_rows > 50 or name != "meta-rxe" or snaplen < 106
 
 
 @pytest.fixture(scope="module")
