@@ -9,9 +9,11 @@ ConnectionSetup    what one end announced in its private data
 
 What memory the calls of one connection advertised, answered ones included, and whether RDMA kept to it.
 
-Routine messages and RPCs: whole ones of version 1, forward, and of at most 1024 bytes a Send.
+Routine messages and RPCs: those of version 1, forward, and of at most 1024 bytes a Send, whole on the wire.
 
 They have no chunks, or a Reply chunk of one segment alone that one RDMA Write filled as far as the reply says.
+
+The capture may have truncated them behind the transport header: which of them belongs to the class of RPCs.
 
 Whatever a rule says of one of them it says of all of their class, so each rule is asked once for a class, and counted
 for the others.  A rule that is added must hold to that, or what it looks at must make a message less than routine: a
@@ -640,13 +642,17 @@ def rpc_class(rpc: Rpc, flow: CreditState | None) -> Hashable:
         rpc.chunks
         or call is None
         or reply is None
-        or reply.end - reply.start != reply.inline_length
         or not routine_message(call)
         or not routine_message(reply)
         or not _routine_call_of(rpc, call, flow)
     ):
         return None
-    return rpc.program, rpc.version, rpc.procedure, rpc.operations
+    return rpc.program, rpc.version, rpc.procedure, rpc.operations, _captured(call), _captured(reply)
+
+
+def _captured(message: Message) -> bool:
+    """All of its Payload stream is captured, which has no gap."""
+    return message.end - message.start == message.inline_length
 
 
 def _routine_call_of(rpc: Rpc, call: Message, flow: CreditState | None) -> bool:
@@ -659,9 +665,8 @@ def _routine_call_of(rpc: Rpc, call: Message, flow: CreditState | None) -> bool:
         or flow is None
         or flow.limit is None
         or flow.outstanding > flow.limit
-        or call.end - call.start != call.inline_length
         or not routine_procedure(rpc.program, rpc.version, rpc.procedure, rpc.operations)
-        or (rpc.version == 3 and rpc.program == NFS and not _holds_arguments(rpc, call))
+        or (rpc.version == 3 and rpc.program == NFS and _captured(call) and not _holds_arguments(rpc, call))
     )
 
 
@@ -711,7 +716,8 @@ def _long_class(transaction: Transaction) -> Hashable:
         or not _routine_call_of(rpc, call, transaction.flow)
     ):
         return None
-    return "long", step.run < PREDICTABLE, rpc.program, rpc.version, rpc.procedure, rpc.operations
+    whole = _captured(call), rpc.chunks[0].segments[0].operations[0].payload.whole
+    return "long", step.run < PREDICTABLE, rpc.program, rpc.version, rpc.procedure, rpc.operations, *whole
 
 
 def _filled(chunk: ChunkUse, reply: Message) -> bool:

@@ -26,7 +26,7 @@ from ..rpcrdma.conversation import DEFAULT_INLINE, Conversation
 from ..rpcrdma.listeners import Listener, RowSends, SentRows
 from ..rpcrdma.memory import REORDERED
 from ..rpcrdma.messages import Message
-from ..rpcrdma.rpc_table import RpcNames, RpcRows, each_made, made
+from ..rpcrdma.rpc_table import FLAG_CHUNKS_TRUNCATED, RpcNames, RpcRows, each_made, made
 from ..rpcrdma.rpcs import Rpc
 from ..rpcrdma.version_loops import VersionRefusals
 from ..transport.operations import Operation
@@ -293,7 +293,7 @@ WITHIN = CreditState(1, 1, 1, 1)
 """Of a call within its credits."""
 
 
-def routine_rows(sends: RowSends, names: RpcNames) -> NDArray[np.bool_]:
+def routine_rows(sends: RowSends, names: RpcNames, back_channel: BackChannel) -> NDArray[np.bool_]:
     """Which are routine for the audit, too (``events``), whatever is outstanding."""
     rows: NDArray[np.bool_] = (
         (sends.caller == 0)
@@ -301,7 +301,7 @@ def routine_rows(sends: RowSends, names: RpcNames) -> NDArray[np.bool_]:
         & (sends.size <= DEFAULT_INLINE)
         & (sends.credits > 0)
         & (sends.long | ~(sends.invalidates | sends.chunked))
-        & ~sends.truncated
+        & ~(sends.truncated & sends.chunked & ~sends.long)
     )
     for procedure in unique(sends.procedure[rows & (sends.procedure >= 0)]).tolist():
         named = names.procedures[procedure]
@@ -310,7 +310,11 @@ def routine_rows(sends: RowSends, names: RpcNames) -> NDArray[np.bool_]:
         if not routine or OFFERING & {*named.operations}:
             rows &= ~mine
         elif named.program == NFS and named.version == 3:
-            rows[mine] = _hold_arguments(sends, mine.nonzero()[0], named.procedure or 0)
+            whole = mine & ~sends.truncated
+            rows[whole] = _hold_arguments(sends, whole.nonzero()[0], named.procedure or 0)
+        elif named.name == "COMPOUND" and not (back_channel.offered or back_channel.unread):
+            # The first that cannot be read to its end may offer the back channel.
+            rows[(mine & sends.truncated).nonzero()[0][:1]] = False
     return rows
 
 
@@ -464,6 +468,7 @@ class AuditListener(Listener):
     """Listens to the matching of one connection; gives each noun to ``judge`` when nothing can change it any more."""
 
     whole_transfers = True
+    reads_bytes = False
 
     def __init__(
         self,
@@ -688,7 +693,7 @@ class AuditListener(Listener):
     def rows_wanted(self, sends: RowSends, names: RpcNames) -> NDArray[np.bool_]:
         if self._by_class is None or message_class(self.conversation, True) is None:
             return super().rows_wanted(sends, names)
-        return routine_rows(sends, names)
+        return routine_rows(sends, names, self.back_channel)
 
     def rows_sent(self, rows: SentRows) -> None:
         if self.routine is None:
@@ -780,15 +785,19 @@ class AuditListener(Listener):
         step = np.zeros(len(rows), np.int64)
         for index, offer in offers.items():
             step[index] = 1 if offer.step.run < PREDICTABLE else 2
-        codes = np.where(within, rows["procedure"].astype(np.int64) * 3 + step, -1)
+        of_call, of_reply = (rows[f"{side}_captured"] == rows[f"{side}_send"] for side in ("call", "reply"))
+        of_reply &= rows["flags"] & FLAG_CHUNKS_TRUNCATED == 0
+        codes = ((rows["procedure"].astype(np.int64) * 3 + step) * 2 + of_call) * 2 + of_reply
+        codes[~np.array(within, np.bool_)] = -1
         for code in unique(codes[codes >= 0]).tolist():
-            names = rpcs.names.procedures[code // 3]
+            procedure, stepped = divmod(code >> 2, 3)
+            names = rpcs.names.procedures[procedure]
             if names.program == NFS:
                 self.sides_known.add(number)
             mine = (codes == code).nonzero()[0]
-            key: tuple[Hashable, ...] = names[:2] + names[3:5]
-            if code % 3:
-                key = "long", code % 3 == 1, *key
+            key: tuple[Hashable, ...] = *names[:2], *names[3:5], bool(code & 2), bool(code & 1)
+            if stepped:
+                key = "long", stepped == 1, *key
             self._judge_all(
                 key,
                 partial(self._made_transactions, rpcs, [offers.get(index) for index in mine.tolist()]),

@@ -31,7 +31,7 @@ from .listeners import RowSends
 from .row_batch import MAX_OPEN, Event, LinkRun, OpenSince, RowBatch, Sends, connection_number
 from .row_chunks import RowChunks
 from .rpc_numbers import LATE, RpcNumbers, ended_order
-from .rpc_table import FLAG_NOTES, FLAG_TRUNCATED, NO_NAMES, PLACES, RPC, STATES, RpcRows
+from .rpc_table import FLAG_CHUNKS_TRUNCATED, FLAG_NOTES, FLAG_TRUNCATED, NO_NAMES, PLACES, RPC, STATES, RpcRows
 from .sends import SHORTEST_REPLY, UNKNOWN, CallNames, SendColumns, read_sends
 
 _NO_PLACES = np.empty(0, np.int64)
@@ -274,6 +274,7 @@ class Machine:
         table = self._table(batch, sends, links, call, reply, statuses[right])
         table["chunks"], table["transfer"] = which, -1
         table["flags"][read.truncated[call] | read.truncated[reply] | short[right]] |= FLAG_TRUNCATED
+        table["flags"][short[right]] |= FLAG_CHUNKS_TRUNCATED
         table["flags"][sends.unfinished[call]] |= FLAG_NOTES
         if chunks is not None and len(chunks.firsts) > 1:
             note_chunks(table, chunks)

@@ -87,6 +87,8 @@ STATES = ("complete", "error", "damaged", "undecidable", "no reply", "no call", 
 
 FLAG_DAMAGE, FLAG_NOTES, FLAG_TRUNCATED, FLAG_MISSING, FLAG_AMBIGUOUS = 1, 2, 4, 8, 16
 """It has ``damage``; it has ``notes``; ``contents`` is 'truncated'; it is 'missing'; ``ambiguous``."""
+FLAG_CHUNKS_TRUNCATED = 32
+"""Packets of its RDMA Reads or Writes are truncated, and ``contents`` is 'truncated'."""
 
 RPC = np.dtype(
     [
@@ -588,6 +590,7 @@ def rpc_row(rpc: Rpc, names: RpcNames) -> tuple[int, ...]:
         (FLAG_DAMAGE if rpc.damage else 0)
         | (FLAG_NOTES if rpc.notes else 0)
         | (FLAG_TRUNCATED if rpc.contents == "truncated" else 0)
+        | (FLAG_CHUNKS_TRUNCATED if rpc.contents == "truncated" and _chunks_truncated(rpc) else 0)
         | (FLAG_MISSING if rpc.contents == "missing" else 0)
         | (FLAG_AMBIGUOUS if rpc.ambiguous else 0)
     )
@@ -622,6 +625,11 @@ def rpc_row(rpc: Rpc, names: RpcNames) -> tuple[int, ...]:
         flags,
         *([-1] * len(PLACES)),
     )
+
+
+def _chunks_truncated(rpc: Rpc) -> bool:
+    segments = [use for chunk in rpc.chunks for use in chunk.segments]
+    return any(operation.payload.truncated for use in segments for operation in use.operations)
 
 
 _NO_CHUNKS = (0,) * 9

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
@@ -59,6 +60,33 @@ def compare(batches: list[FrameBatch]) -> Auditor:
 def test_samples_are_judged_alike(name: str) -> None:
     with open_capture(str(SAMPLES / MANIFEST[name]["file"])) as capture:
         compare(list(capture.batches()))
+
+
+def truncated(batches: Iterable[FrameBatch], snaplen: int) -> list[FrameBatch]:
+    """As if they had been captured with this snaplen."""
+    cut = []
+    for batch in batches:
+        rows = batch.rows.copy()
+        rows["captured"] = np.minimum(rows["captured"], snaplen)
+        cut.append(FrameBatch(batch.data, rows))
+    return cut
+
+
+@pytest.mark.parametrize("snaplen", (106, 128, 160, 200, 256))
+@pytest.mark.parametrize("name", ("bidir-rxe", "ipv6-rxe", "krb5-rxe", "loss-rxe", "rxe-nfs-all", "siw-nfs-all"))
+def test_truncated_samples_are_judged_alike(name: str, snaplen: int) -> None:
+    with open_capture(str(SAMPLES / MANIFEST[name]["file"])) as capture:
+        compare(truncated(capture.batches(), snaplen))
+
+
+@pytest.mark.parametrize("rule", JUDGED)
+def test_truncated_conversations_that_break_a_rule_are_judged_alike(rule: str) -> None:
+    wire, _ = play(rule)
+    for _ in range(3):
+        hello(wire.connections[0])
+    batches = frame_batches(Capture(wire).frames, [])
+    for snaplen in (110, 132, 170, 230):
+        compare(truncated(batches, snaplen))
 
 
 @pytest.mark.parametrize("lacking", (False, True))
