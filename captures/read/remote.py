@@ -7,12 +7,10 @@ from __future__ import annotations
 import glob
 import os
 import re
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from secrets import token_hex
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import CaptureError, Closing, system_errors
@@ -199,7 +197,7 @@ class LocalFolder:
 
     def create(self, name: str, data: bytes) -> bool:
         path = Path(self.url, name)
-        made = path.with_name(f".{os.getpid()}-{token_hex(6)}")
+        made = path.with_name(f".{os.getpid()}-{os.urandom(6).hex()}")
         with system_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             try:
@@ -213,6 +211,8 @@ class LocalFolder:
         return True
 
     def put(self, source: Path, name: str) -> None:
+        import shutil  # Only here: every start would pay for it.
+
         path = Path(self.url, name)
         with system_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -47,7 +47,6 @@ from ..read.remote import local, size_of, stays
 from ..read.streams import Limits
 from ..read.traces import Trace, is_trace
 from ..tables.saved import holds_tables
-from ..write.output import spool
 from .listeners import DividedAudit, DividedCredits, PassListener, listener_of
 from .process_memory import MallocTrimmer, gc_paused, keep_freed
 
@@ -350,7 +349,8 @@ class Session:
 
         ``on_rpcs`` is given the RPCs before, a table for each batch.
         """
-        from ..parallel.processes import unchanging  # Only here: few ask for it.
+        from ..parallel.processes import unchanging  # Only here, both: few ask for it.
+        from ..write.output import spool
 
         credits = DividedCredits()
         self.watch(credits)
