@@ -6,7 +6,6 @@ import os
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from rdmascope.dissect.audit.auditor import Auditor
@@ -154,7 +153,7 @@ class Capture(Closing):
             if self._follow is not None or self.options != Options():
                 saved.lacks("what ports, force, icrc and follow ask of")
             return saved
-        options = self.options if contents else replace(self.options, contents=False)
+        options = self.options if contents else self.options._replace(contents=False)
         limits, progress = self._limits, self._progress
         self._last = Session(self._captures(), options, follow=self._follow, limits=limits, progress=progress)
         return self._last

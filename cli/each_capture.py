@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -107,7 +107,7 @@ class GivenCaptures:
             if words := self._changed[capture]:
                 self._problems[f"{behind.entry.host}: {words}"] = None
                 continue
-            options = replace(behind.options, contents=self._options.contents)
+            options = behind.options._replace(contents=self._options.contents)
             yield EachCapture(behind.paths, options, behind.name, behind)
 
     @property

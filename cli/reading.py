@@ -8,7 +8,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -183,7 +182,7 @@ def opened(
     if follow is None:
         paths = read_anew(paths, ports, force, icrc)
     if not any(map(holds_tables, paths)):
-        options = replace(analyzer_options(ports, force, contents), icrc=icrc)
+        options = analyzer_options(ports, force, contents)._replace(icrc=icrc)
         return Reading(paths, options, streaming, drops_on_page, follow=follow, jobs=jobs)
     from rdmascope.captures.tables.saved_session import open_saved_session
 

@@ -62,7 +62,7 @@ class FrameRun(NamedTuple):
     """The number of the first in its file."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class FrameBatch:
     """Consecutive frames of one capture.
 

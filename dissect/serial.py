@@ -6,27 +6,22 @@ sequence numbers (RFC 5041, 5) have 32.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
 
 from .arrays import Int64s, Rows, extremes
 
 
-@dataclass(frozen=True, slots=True)
 class SerialNumbers:
     """The serial numbers of so many bits.
 
     ``unwrap`` is the position nearest to ``reference`` that has a number; numbers half the circle away lie before it.
     """
 
-    bits: int
-    modulus: int = field(init=False)
-    half: int = field(init=False)
+    __slots__ = ("half", "modulus")
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "modulus", 1 << self.bits)
-        object.__setattr__(self, "half", 1 << self.bits - 1)
+    def __init__(self, bits: int) -> None:
+        self.modulus = 1 << bits
+        self.half = 1 << bits - 1
 
     def wrap(self, position: int) -> int:
         """The number of a position."""

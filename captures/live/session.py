@@ -14,7 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from operator import itemgetter
 from pathlib import Path
@@ -317,7 +317,7 @@ class MemoryParts:
 
     def options(self, options: Options) -> Options:
         """Those of the analysis."""
-        return replace(options, answered=min(options.answered, self.answered))
+        return options._replace(answered=min(options.answered, self.answered))
 
 
 def divided(limit: int, devices: int = 1) -> MemoryParts:
@@ -840,7 +840,7 @@ def run_together(sessions: Sequence[LiveSession], duration: int | None) -> None:
 def bounded(options: Options) -> Options:
     """The options, with as much remembered as a capture without end allows."""
     names = ("outstanding", "answered", "ended", "max_connections", "max_addresses")
-    return replace(options, **{name: getattr(BOUNDS, name) for name in names})
+    return options._replace(**{name: getattr(BOUNDS, name) for name in names})
 
 
 def watch(

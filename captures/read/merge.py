@@ -33,8 +33,7 @@ MAX_FRAMES = 1 << 19
 LOOK = Limits(frames=1 << 15, bytes=16 << 20)
 
 
-@dataclass(frozen=True, slots=True)
-class OtherPoint:
+class OtherPoint(NamedTuple):
     """A file, or ring of files, with traffic that another one shows, too."""
 
     path: str
@@ -144,7 +143,7 @@ def ring_of(path: str) -> str:
     return match[1] if (match := RING.match(path)) else path
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _File:
     """A file that is being read: its next batch, not yet given rows first."""
 
@@ -495,7 +494,7 @@ class Places:
         return self._index[path]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class NumberOffset:
     """How much came before a capture; its own numbers continue that."""
 

@@ -57,7 +57,7 @@ class InterfaceStatistics(NamedTuple):
     delivered: int | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class SectionInfo:
     """What the blocks read so far hold beside their frames."""
 
@@ -204,7 +204,7 @@ class Interface(NamedTuple):
     """Bits per second; 0: not given."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Sections:
     """What the blocks read so far said."""
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import pickle
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar, cast
@@ -341,7 +340,7 @@ class Session:
         """Another session of the capture, not read yet; None where it can be read only once."""
         if self.follow is not None or not all(map(stays, self.paths)):
             return None
-        options = replace(self.analyzer.options, contents=True)
+        options = self.analyzer.options._replace(contents=True)
         return Session(self.given, options, limits=self._limits, before=self._before)
 
     def credit_directions(self, on_rpcs: Callable[[RpcTable], None] | None = None) -> Iterator[CreditDirection]:

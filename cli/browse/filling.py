@@ -356,7 +356,7 @@ def fill(
     def progress(position: int, size: int | None, frames: int) -> None:
         at[:] = [ReadProgress(position, size, frames, session.first_time)]
 
-    session = capture.session(replace(capture.options, contents=needs_contents(wanted)), progress, alone=not later)
+    session = capture.session(capture.options._replace(contents=needs_contents(wanted)), progress, alone=not later)
     gathered = RowsToSend(purposes)
     for name, columns in table_batches(session, wanted, rows=1):
         gathered.add(name, columns)
@@ -587,7 +587,7 @@ def judged(capture: BrowsedCapture) -> Iterator[TablePart | Diagnosed | None]:
         yield from (part for part in fill(capture, ("findings",)) if isinstance(part, TablePart))
         yield from diagnosed(capture)
         return
-    session = capture.session(replace(capture.options, contents=True))
+    session = capture.session(capture.options._replace(contents=True))
     facts = FactsPass(session)
     assert facts.auditor is not None and facts.files is not None
     rpcs = TableBuilder(TABLES["rpcs"], {"number", *LATER["places"]}, session.place)

@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
 
@@ -139,7 +138,7 @@ def _ask(
     chosen: ChosenRpcs | None = None
 
     def opened(contents: bool = True, jobs: int | None = None) -> Reading:
-        session = Reading(paths, replace(options, contents=contents), jobs=jobs)
+        session = Reading(paths, options._replace(contents=contents), jobs=jobs)
         session.path = Reading(captures).path
         return session
 

@@ -48,7 +48,7 @@ MAX_SIZES = 4096
 """Sizes counted one by one."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Transfers:
     """READs or WRITEs of all files."""
 

@@ -33,7 +33,7 @@ MAX_EXAMPLES = 5
 _DELAYED = "connection", "latency_retransmission", "number", "call_frame"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Examples:
     """How many there are of something, how much in all, and the worst of them."""
 
@@ -283,7 +283,7 @@ class Recall:
     """Nanoseconds: of the call that returned it, or, where ``delegation`` is not known, the next one; 0: never."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Larger:
     """Calls or replies that took a chunk, and would have fit inline with twice the threshold."""
 
@@ -631,8 +631,7 @@ FileKey = tuple[NamedFile | None, bytes | None] | str
 """A file, or a name in a directory; of saved tables the path."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionKey:
+class ConnectionKey(NamedTuple):
     """A connection, as it is known while it is open."""
 
     number: int

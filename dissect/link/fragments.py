@@ -57,7 +57,7 @@ class _IpFragment(NamedTuple):
     """The captured bytes from the IP header on, where these are no more at hand."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Datagram:
     """The fragments so far, by where they start."""
 

@@ -15,7 +15,7 @@ from .addresses import AddressTable
 from .duplicates import Duplicates
 from .fragments import TcpFragments
 from .locate import locate
-from .packets import IcrcCheck, PacketBatch, decode, is_management
+from .packets import NOTHING_VERIFIED, IcrcCheck, PacketBatch, decode, is_management
 
 if TYPE_CHECKING:
     from .capture_points import Hosts
@@ -34,7 +34,7 @@ class DamageDetector:
 
     def check(self, batch: PacketBatch) -> IcrcCheck:
         if batch.frames is None or not len(batch):
-            return IcrcCheck()
+            return NOTHING_VERIFIED
         rows = batch.rows
         verdicts = icrc_verdicts(batch.frames, rows)
         wrong = places(verdicts == WRONG)
@@ -48,7 +48,7 @@ class DamageDetector:
         return IcrcCheck(verified, wrong, wrong[dropped])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class DecodedFrames:
     """A batch of frames, and what is in them."""
 

@@ -25,7 +25,7 @@ from .walk import walk_headers
 from .walk_rows import FOUND, SHORTEST, WALK, count, count_carried
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Located:
     """Where the InfiniBand transport packets of a batch are: columns, one row each, in capture order."""
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -58,20 +58,21 @@ FLAG_FECN = 8
 FLAG_MIGRATION = 16
 
 
-def _none() -> Int64s:
-    return np.zeros(0, np.int64)
+_NONE: Int64s = np.zeros(0, np.int64)
 
 
-@dataclass(frozen=True, slots=True)
-class IcrcCheck:
+class IcrcCheck(NamedTuple):
     """What the invariant CRCs of a batch say; indices are ascending."""
 
     verified: int = 0
     """Packets whose ICRC could be verified."""
-    wrong: Int64s = field(default_factory=_none)
+    wrong: Int64s = _NONE
     """Packets with a wrong one, whatever their host's others are."""
-    damaged: Int64s = field(default_factory=_none)
+    damaged: Int64s = _NONE
     """Those of Reliable Connection, and Management Datagrams, of hosts that send right ones: receivers drop them."""
+
+
+NOTHING_VERIFIED = IcrcCheck()
 
 
 def is_management(rows: Rows) -> Rows:
@@ -80,7 +81,7 @@ def is_management(rows: Rows) -> Rows:
     return managing
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class PacketBatch:
     """The packets among the frames of one batch, in capture order."""
 
@@ -92,7 +93,7 @@ class PacketBatch:
     """Frames that are no RDMA packet, by what they are: 'ARP', 'TCP', 'IPv6 ICMP', 'IP fragment', …"""
     frames: FrameBatch | None = None
     """The frames that carried them."""
-    icrc: IcrcCheck = field(default_factory=IcrcCheck)
+    icrc: IcrcCheck = NOTHING_VERIFIED
     """Which of them arrived damaged."""
 
     def __len__(self) -> int:

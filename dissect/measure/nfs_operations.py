@@ -638,7 +638,7 @@ class NfsCaller(NamedTuple):
     minor_version: int | None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class WireOperation:
     """The calls of one operation, as seen."""
 
@@ -662,7 +662,7 @@ class WireOperation:
         self.statuses += other.statuses
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class WireCalls:
     """What one client asked of one server in one version."""
 
@@ -673,7 +673,7 @@ class WireCalls:
     """Capture point and number."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class ServedCalls:
     """What one server was asked, by all its clients."""
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -94,8 +93,7 @@ MAX_LEAVING = 1 << 14
 """Evicted conversations that wait to be asked for."""
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(NamedTuple):
     """What the user knows better than the traffic tells."""
 
     ports: frozenset[int] = frozenset({NFS_RDMA_PORT})
@@ -326,7 +324,7 @@ class Analyzer:
 
     def keep_fewer(self, connections: int, ended: int, flows: int) -> None:
         """New limits from now: ``Options.max_connections``, ``Options.ended``, and flows without a partner."""
-        self.options = replace(self.options, max_connections=connections, ended=ended)
+        self.options = self.options._replace(max_connections=connections, ended=ended)
         self._observer.max_flows = flows
 
     def _calling(self, connection: Connection) -> bool:

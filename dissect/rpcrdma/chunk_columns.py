@@ -44,7 +44,7 @@ class ReplyChunks(NamedTuple):
     """Bytes of the reply."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class ChunkColumns:
     """The chunks of row RPCs, which are counted from 0 on.
 

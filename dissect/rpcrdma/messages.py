@@ -19,8 +19,7 @@ class Segment(NamedTuple):
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReadChunk:
+class ReadChunk(NamedTuple):
     """Read segments of one Position that stand together in the Read list (RFC 8166, 3.4.5)."""
 
     position: int
@@ -31,8 +30,7 @@ class ReadChunk:
         return sum(segment.length for segment in self.segments)
 
 
-@dataclass(frozen=True, slots=True)
-class WriteChunk:
+class WriteChunk(NamedTuple):
     """A Write chunk or the Reply chunk: an array of plain segments (RFC 8166, 3.4.6)."""
 
     segments: tuple[Segment, ...]

@@ -90,7 +90,7 @@ def _frame(announcement: Announcement) -> int:
     return announcement.frame
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class CharacteristicRequest:
     """A ROPT_REQXCH, and what became of it.  Sets are positions in ``want``."""
 

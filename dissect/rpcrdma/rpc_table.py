@@ -198,7 +198,7 @@ class RpcNames:
         return code
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class RpcRows:
     """The row RPCs of one batch, in the order in which they ended."""
 

@@ -38,7 +38,7 @@ class Piece(NamedTuple):
     """Of the first byte, in ``data``."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Payload:
     """The bytes an Operation moved, by reference: nothing is copied until it is read."""
 

@@ -6,7 +6,6 @@ Headers, chunks and the RDMA Reads and Writes on them (RFC 8166), and the option
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from struct import pack
 from typing import Any
 
@@ -293,7 +292,7 @@ def shifted(by: int) -> Spoil:
     @reading
     def spoil(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
         plan.header.reads = tuple(
-            replace(chunk, position=chunk.position + by if chunk.position else 0) for chunk in plan.header.reads
+            chunk._replace(position=chunk.position + by if chunk.position else 0) for chunk in plan.header.reads
         )
 
     return spoil
@@ -336,7 +335,7 @@ def not_eligible(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
     """The chunk stands where the file handle does."""
     need(plan.payload and len(plan.header.reads) == 1)
     chunk = plan.header.reads[0]
-    plan.header.reads = (replace(chunk, position=chunk.position - 40),)
+    plan.header.reads = (chunk._replace(position=chunk.position - 40),)
 
 
 def ineligible_accepted(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> bool:
@@ -360,7 +359,7 @@ def sealed(gss_procedure: int, before_end: int) -> Spoil:
     def spoil(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
         need(plan.payload and len(plan.header.reads) == 1)
         plan.payload = service.sealed_call(plan.header.xid, gss_procedure)
-        plan.header.reads = (replace(plan.header.reads[0], position=len(plan.payload) - before_end),)
+        plan.header.reads = (plan.header.reads[0]._replace(position=len(plan.payload) - before_end),)
 
     return spoil
 

@@ -349,7 +349,7 @@ class _Pattern(NamedTuple):
     """As they stand in memory, masked."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Branch:
     at: int
     """Offset of the word that decides."""

@@ -22,7 +22,7 @@ OPAQUE, TEXT, ADDRESS, HANDLE, DATA = "opaque", "text", "address", "handle", "da
 of a file."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class XdrInteger:
     """int, unsigned int, hyper, enum, bool (4.1 to 4.5): big-endian, ``size`` bytes."""
 
@@ -44,7 +44,7 @@ class XdrInteger:
     """What some values stand for; in JSON they stay numbers."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class XdrOpaque:
     """Opaque data and strings (4.9 to 4.11), filled to a multiple of four."""
 
@@ -57,7 +57,7 @@ class XdrOpaque:
     """What the bytes are made of, where the protocol says so."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class XdrStruct:
     """A structure (RFC 4506, 4.14)."""
 
@@ -65,7 +65,7 @@ class XdrStruct:
     fields: tuple[tuple[str, XdrType], ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class XdrUnion:
     """4.15: a discriminant, and the arm that it chooses; an arm is a structure or another union, whose fields become
     the union's own, a field, or None for void."""
@@ -78,7 +78,7 @@ class XdrUnion:
     default: XdrArm = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class XdrArray:
     """An array of fixed or variable length (RFC 4506, 4.12 and 4.13)."""
 
@@ -89,7 +89,7 @@ class XdrArray:
     maximum: int | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class XdrOptional:
     """4.19: a bool, and the value where it is true."""
 
@@ -97,7 +97,7 @@ class XdrOptional:
     element: XdrType
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class XdrList:
     """A linked list (4.19): a true before each element, a false behind the last."""
 
@@ -105,7 +105,7 @@ class XdrList:
     element: XdrType
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class XdrBitmap:
     """bitmap4 (RFC 8881, 3.3.7): an array of words, the lowest bit first."""
 
@@ -113,7 +113,7 @@ class XdrBitmap:
     bits: Mapping[int, str]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class XdrAttributes:
     """fattr4 (RFC 8881, 3.3.7): a bitmap, and the values of its attributes inside one opaque."""
 
@@ -122,7 +122,7 @@ class XdrAttributes:
     mask: XdrBitmap
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class XdrSelected:
     """An opaque whose contents an earlier enum of the same structure chooses."""
 

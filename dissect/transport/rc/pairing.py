@@ -94,7 +94,7 @@ TRANSACTION, USED, WORD, PSN_SENT, PSN_ANSWERED, PORT = (kind << KIND for kind i
 _NOTHING: frozenset[int] = frozenset()
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Flow:
     """Packets from one host to one queue pair of another, waiting for the flow in the other direction."""
 

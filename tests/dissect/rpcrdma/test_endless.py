@@ -190,7 +190,7 @@ def test_what_evicted_connections_broke_is_still_reported() -> None:
     wire = Wire(seed=2)
     talk(wire, 10, 10)
     batch = frame_batch(Capture(wire).frames)
-    few, many = Everything(), Everything(replace(OPTIONS, ended=1000))
+    few, many = Everything(), Everything(OPTIONS._replace(ended=1000))
     for one in rounds(batch, 6):
         few.feed(one)
         many.feed(one)
