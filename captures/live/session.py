@@ -30,9 +30,9 @@ from rdmascope.dissect.audit.rule import Finding
 from rdmascope.dissect.diagnosis.facts import Gathered
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.measure.credits import CreditHistory
+from rdmascope.dissect.measure.data_servers import DataServers
 from rdmascope.dissect.measure.file_names import PathLearner
 from rdmascope.dissect.measure.live_window import LiveWindow
-from rdmascope.dissect.measure.nfs_operations import DataServers
 from rdmascope.dissect.measure.statistics import ProcedureKey, key_of_names
 from rdmascope.dissect.onc.rpc_header import procedure_label, program_label
 from rdmascope.dissect.records.schema import Record, record

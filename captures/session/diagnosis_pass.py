@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from rdmascope.dissect.audit.auditor import Auditor
-from rdmascope.dissect.diagnosis.facts import Diagnosis, Facts, FileFacts, Gathered, all_detectors, diagnose
+from rdmascope.dissect.diagnosis.facts import Diagnosis, Facts, Gathered, all_detectors, diagnose
+from rdmascope.dissect.diagnosis.file_facts import FileFacts
 from rdmascope.dissect.measure.nfs_state_history import NfsStateHistory
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable

@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 from rdmascope.dissect.arrays import unique
 from rdmascope.dissect.frames import FrameBatch, FrameRun, Place
 from rdmascope.dissect.link.frame_decoder import DecodedFrames
-from rdmascope.dissect.measure.credits import CreditDirection
+from rdmascope.dissect.measure.data_servers import DataServers
 from rdmascope.dissect.measure.filters import MAX_FRAME, CaptureExtent, FrameRange
-from rdmascope.dissect.measure.nfs_operations import DataServers
 from rdmascope.dissect.records.schema import Record, placed
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
 from rdmascope.dissect.rpcrdma.conversation import Conversation
@@ -46,11 +45,11 @@ from ..read.remote import local, size_of, stays
 from ..read.streams import Limits
 from ..read.traces import Trace, is_trace
 from ..tables.saved import holds_tables
-from .listeners import DividedAudit, DividedCredits, PassListener, listener_of
 from .process_memory import MallocTrimmer, gc_paused, keep_freed
 
 if TYPE_CHECKING:
     from rdmascope.dissect.audit.auditor import Auditor
+    from rdmascope.dissect.measure.credits import CreditDirection
     from rdmascope.dissect.measure.file_names import NamedFile, PathLearner, Paths as FileNames
     from rdmascope.dissect.measure.files import FileTable, FileTransfer
     from rdmascope.dissect.records.packet_columns import FrameMask, ListedPackets, Packet
@@ -61,6 +60,7 @@ if TYPE_CHECKING:
     from ..parallel.combine import DividedBatch
     from ..parallel.processes import Division
     from .joined_traces import JoinedTraces
+    from .listeners import PassListener
 
 Made = TypeVar("Made", FrameBatch, DecodedFrames, "DecodedFrames | DividedBatch")
 
@@ -145,6 +145,8 @@ class Session:
 
     def watch(self, *pass_listeners: PassListener) -> None:
         """They listen to all conversations of the pass, whichever process analyses them."""
+        from .listeners import listener_of  # Only here, as below: a report has none.
+
         self._pass_listeners = pass_listeners
         self.analyzer.listener = listener_of(pass_listeners)
 
@@ -348,8 +350,9 @@ class Session:
 
         ``on_rpcs`` is given the RPCs before, a table for each batch.
         """
-        from ..parallel.processes import unchanging  # Only here, both: few ask for it.
+        from ..parallel.processes import unchanging  # Only here, all of them: few ask for it.
         from ..write.output import spool
+        from .listeners import DividedCredits
 
         credits = DividedCredits()
         self.watch(credits)
@@ -410,6 +413,8 @@ class Session:
 
         What goes over TCP without RDMA is judged by no rule, and does not count.
         """
+        from .listeners import DividedAudit
+
         self.needs_packets()
         self.watch(DividedAudit(auditor))
         rpcs = 0

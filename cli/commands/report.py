@@ -15,7 +15,7 @@ from rdmascope.captures.read.merge import expand
 from rdmascope.captures.session.session import Session
 from rdmascope.captures.tables.saved import holds_tables, is_data_set
 from rdmascope.dissect.diagnosis.facts import Diagnosis, Facts, Gathered, diagnose
-from rdmascope.dissect.measure.files import undecoded
+from rdmascope.dissect.measure.statistics import undecoded
 from rdmascope.dissect.records.report import (
     INTERVALS,
     capture_point_record,

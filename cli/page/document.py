@@ -29,8 +29,7 @@ from rdmascope.dissect.audit.rule import Finding, Rule, facts
 from rdmascope.dissect.diagnosis.detectors.conformance import TOLERATED
 from rdmascope.dissect.diagnosis.facts import Diagnosis, Facts, Statement, diagnose, label
 from rdmascope.dissect.measure.call_groups import FAIL, PASS, UNDECIDABLE, ServiceLevel, ServiceLevelCounts
-from rdmascope.dissect.measure.files import undecoded
-from rdmascope.dissect.measure.statistics import SlowRpc
+from rdmascope.dissect.measure.statistics import SlowRpc, undecoded
 from rdmascope.dissect.transport.connection import ENDS
 from rdmascope.dissect.units import at_least, count, duration, moment, percent, plural
 

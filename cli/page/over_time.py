@@ -19,8 +19,8 @@ from rdmascope.captures.tables.condition import Condition
 from rdmascope.captures.tables.saved import holds_tables
 from rdmascope.dissect.arrays import Int64s
 from rdmascope.dissect.audit.auditor import Auditor
+from rdmascope.dissect.diagnosis.breakdown import OTHERS, Breakdown, Groups
 from rdmascope.dissect.diagnosis.facts import Facts, Gathered, label
-from rdmascope.dissect.diagnosis.rpc_facts import OTHERS, Breakdown, Groups
 from rdmascope.dissect.measure.call_groups import ServiceLevel, ServiceLevelCounts, call_columns
 from rdmascope.dissect.measure.time_cells import BINS_SHIFT, NO_LIMIT, Peaks, TimeCells, peaked, summed, widened
 from rdmascope.dissect.percentiles import Distribution, bin_edges

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from rdmascope.dissect.measure.data_servers import DataServers, DataTraffic
 from rdmascope.dissect.measure.gss_contexts import GssContext
-from rdmascope.dissect.measure.nfs_operations import DataServers, DataTraffic
 from rdmascope.dissect.measure.nfs_state import (
     FALSE_RETRY,
     GAP,

@@ -41,8 +41,8 @@ from .compound_rows import (
     slot_result_of,
 )
 from .credits import CreditDirection, CreditHistory
+from .data_servers import DataServers
 from .gss_contexts import GssContexts
-from .nfs_operations import DataServers
 from .nfs_state import CALLED_BACK, USED, HeldState, NfsClient, NfsSession, SlotTable, SlotUse, StatusTally
 from .nfs_state_operations import (
     CLIENT_OPERATIONS,

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..layers.characteristics_codes import CHARACTERISTICS, Characteristic, characteristic_name, option_name
-from ..measure.credits import CreditDirection
 from ..measure.statistics import Share
 from ..onc.rpc_header import procedure_label, program_label
 from ..percentiles import Distribution
@@ -18,6 +17,9 @@ from ..transport.connection import Connection
 from ..transport.health import NegativeAcknowledgement, TransportHealth
 from ..transport.retransmissions import Retransmission, Tally
 from .schema import DISTRIBUTION, RANGE, SENT, Record, RecordType, below, common, objects, record
+
+if TYPE_CHECKING:
+    from ..measure.credits import CreditDirection
 
 IN_FORCE = {
     "value": ("any", "the value; null where it is not known"),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from ..measure.data_servers import DataServer, DataServers
 from ..measure.gss_contexts import GssContext
-from ..measure.nfs_operations import DataServer, DataServers
 from ..measure.nfs_state import (
     HeldState,
     NfsClient,

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from ..diagnosis.facts import Diagnosis, Facts, HostFacts
 from ..link.addresses import AddressTable
-from ..measure.files import File, FileTable, undecoded
 from ..measure.statistics import (
     PARTS,
     Bin,
@@ -18,8 +17,8 @@ from ..measure.statistics import (
     SlowRpc,
     TransferTotals,
     connection_counts,
+    undecoded,
 )
-from ..onc.file_operations import TYPE_NAMES
 from ..onc.rpc_header import program_name
 from ..percentiles import LONGEST_NS, Distribution
 from ..rpcrdma.analyzer import Analyzer
@@ -31,6 +30,7 @@ from .schema import COMMON, DISTRIBUTION, LATENCY, RANGE, RPC_NAMES, Fields, Rec
 if TYPE_CHECKING:
     from ..link.capture_points import Clocks, CommonTraffic
     from ..measure.call_groups import CallGroup, CallGroups, LatencyInterval, ServiceLevelCounts
+    from ..measure.files import File, FileTable
 
 
 FULL_DISTRIBUTION = {
@@ -879,6 +879,8 @@ def service_level_record(counts: ServiceLevelCounts) -> Record:
 
 def file_record(table: FileTable, file: File) -> Record:
     """``holes`` are null where nothing was read from the file or written to it."""
+    from ..onc.file_operations import TYPE_NAMES  # Only here: reports do without.
+
     paths = table.paths(file)
     return record(
         "file",

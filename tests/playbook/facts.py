@@ -9,7 +9,8 @@ from typing import Any, ParamSpec
 
 import numpy as np
 
-from rdmascope.dissect.diagnosis.facts import Diagnosis, Facts, FileFacts, Gathered, Statement, all_detectors, diagnose
+from rdmascope.dissect.diagnosis.facts import Diagnosis, Facts, Gathered, Statement, all_detectors, diagnose
+from rdmascope.dissect.diagnosis.file_facts import FileFacts
 from rdmascope.dissect.layers.rpcrdma_codes import RDMA_MSG
 from rdmascope.dissect.measure.files import File, FileCall, FileTransfer, FileUses
 from rdmascope.dissect.measure.nfs_operations import OPERATION

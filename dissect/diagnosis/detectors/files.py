@@ -9,7 +9,7 @@ from ...units import duration, percent, plural, size
 from ..facts import Cause, Facts, Limits, Severity, detector
 
 if TYPE_CHECKING:
-    from ..facts import Transfers
+    from ..file_facts import Transfers
 
 SHORT = {
     "least_calls": (100, "calls of the most frequent size"),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from playbook import Wire, call, frame_batch, nfs3, reply
+from rdmascope.dissect.diagnosis.breakdown import OTHERS, Breakdown, Groups
 from rdmascope.dissect.diagnosis.facts import Gathered, label
-from rdmascope.dissect.diagnosis.rpc_facts import OTHERS, Breakdown, Groups
 from rdmascope.dissect.measure.file_names import PathLearner
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable

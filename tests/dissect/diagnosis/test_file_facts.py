@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rdmascope.dissect.diagnosis.facts import FileFacts
+from rdmascope.dissect.diagnosis.file_facts import FileFacts
 from rdmascope.dissect.onc.file_operations import NAMED, REMOVED, RENAMED, ROOT, FileEvent
 
 SERVER, TOP, FILE = "10.0.0.1", b"top", b"file"

@@ -10,7 +10,7 @@ from playbook.nfs4_client import Client, stateid
 from playbook.rpcrdma import call
 from playbook.xdr_encode import done, op
 from rdmascope.captures.peer.rpc import encoded
-from rdmascope.dissect.measure.nfs_operations import BY_ADDRESS, BY_HANDLES, DataServers
+from rdmascope.dissect.measure.data_servers import BY_ADDRESS, BY_HANDLES, DataServers
 from rdmascope.dissect.onc.shapes.layouts import FF_DEVICE_ADDR4, FF_LAYOUT4, FILE_LAYOUT4, FILE_LAYOUT_DS_ADDR4
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.conversation import DataServerRole
