@@ -391,6 +391,18 @@ def open_capture(
     return CaptureFile(os.fspath(path), limits or Limits(), follow)
 
 
+def is_plain_capture(path: str) -> bool:
+    """Whether the file at ``path`` begins as pcap or pcapng do; False also where it cannot be read."""
+    if not os.path.isfile(path):
+        return False
+    try:
+        with open(path, "rb") as file:
+            head = file.read(4)
+    except OSError:
+        return False
+    return head in pcap.MAGICS or head == pcapng.MAGIC
+
+
 def _open(path: str, name: str) -> int:
     if path == "-":
         return 0

@@ -4,7 +4,6 @@ URLs are whatever fsspec has a file system for; fsspec is loaded here and nowher
 
 from __future__ import annotations
 
-import glob
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -276,6 +275,8 @@ def matching(pattern: str, captures: str) -> tuple[str, list[str]]:
 
     Of HTTP, ? begins a query, and a folder ends in /.
     """
+    import glob  # Only here: every start would pay for it.
+
     with _problems(pattern):
         system, path = _system(pattern)
         system.invalidate_cache()

@@ -40,10 +40,9 @@ from ..read.merge import (
     ring_of,
     short_names,
 )
-from ..read.open import Follow
+from ..read.open import Follow, is_plain_capture
 from ..read.remote import local, size_of, stays
 from ..read.streams import Limits
-from ..read.traces import Trace, is_trace
 from ..tables.saved import holds_tables
 from .process_memory import MallocTrimmer, gc_paused, keep_freed
 
@@ -113,7 +112,7 @@ class Session:
         given = (paths,) if isinstance(paths, str | os.PathLike) else paths
         self.given = tuple(local(os.fspath(path)) for path in given)
         """All of ``paths`` as they were given."""
-        traces = tuple(path for path in self.given if is_trace(path))
+        traces = tuple(path for path in self.given if _is_trace(path))
         self.traced = len(traces) == len(self.given)
         """It is a trace of a kernel, which has no packets."""
         self.paths = traces[:1] if self.traced else tuple(path for path in self.given if path not in traces)
@@ -480,6 +479,8 @@ class Session:
 
     def _read_trace(self) -> Iterator[list[Event]]:
         """The events of a trace, likewise."""
+        from ..read.traces import Trace  # Only here, as below: most captures are no trace.
+
         analyzer = self._trace_analyzer
         try:
             with Trace(self.paths[0]) as trace:
@@ -598,8 +599,16 @@ class Session:
         return passed_over + [str(point) for point in self.other_points] + incomplete + joined
 
 
+def _is_trace(path: str) -> bool:
+    if is_plain_capture(path):
+        return False
+    from ..read.traces import is_trace
+
+    return is_trace(path)
+
+
 def _trace_analyzer(options: Options | None) -> TraceAnalyzer:
-    from rdmascope.dissect.trace.analyzer import TraceAnalyzer  # Only here: most captures are no trace.
+    from rdmascope.dissect.trace.analyzer import TraceAnalyzer
 
     return TraceAnalyzer(options)
 

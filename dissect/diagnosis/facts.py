@@ -219,7 +219,7 @@ class Gathered:
         )
 
 
-@dataclass
+@dataclass(eq=False)
 class Facts:
     """A capture, as detectors see it."""
 
@@ -389,7 +389,7 @@ class Severity(StrEnum):
 SEVERITIES = tuple(Severity)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Cause:
     """What one detector found: a statement before it has a rank."""
 
