@@ -35,7 +35,7 @@ WAYS = ("inline call", "inline reply", "read chunk", "position zero", "write chu
 """How Payload streams travel (RFC 8166, 3.4 and 3.5): in a Send, or through memory."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True)
 class TransferTotals:
     """One of ``WAYS``: how many messages used it, and their bytes."""
 
