@@ -57,7 +57,7 @@ class InterfaceStatistics(NamedTuple):
     delivered: int | None = None
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True)
 class SectionInfo:
     """What the blocks read so far hold beside their frames."""
 

@@ -47,7 +47,7 @@ class CreditInterval:
         self.blocked += other.blocked
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True)
 class CreditDirection:
     """Forward or backward calls of one connection."""
 

@@ -391,7 +391,7 @@ class NfsCaller(NamedTuple):
     minor_version: int | None
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True)
 class WireOperation:
     """The calls of one operation, as seen."""
 
@@ -415,7 +415,7 @@ class WireOperation:
         self.statuses += other.statuses
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True)
 class WireCalls:
     """What one client asked of one server in one version."""
 
@@ -426,7 +426,7 @@ class WireCalls:
     """Capture point and number."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True)
 class ServedCalls:
     """What one server was asked, by all its clients."""
 

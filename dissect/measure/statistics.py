@@ -353,7 +353,7 @@ class Procedure:
                 samples.fold()
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True)
 class Share:
     """What one connection carried."""
 

@@ -14,7 +14,7 @@ AFTERMATH = 10_000_000_000
 """Nanoseconds for which an ended connection is kept anyway: something of it may come late."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True)
 class Evicted:
     """Sums over evicted connections."""
 

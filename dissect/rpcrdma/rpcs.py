@@ -219,7 +219,7 @@ class HostTimes(NamedTuple):
     local_invalidations: int | None = None
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True)
 class HostTrouble:
     """What went wrong in a host's transport, as the trace of its kernel tells."""
 
