@@ -232,7 +232,7 @@ def one_connection(rpcs: int) -> tuple[FrameBatch, Iterator[FrameBatch]]:
 
 @pytest.mark.usefixtures("traced")
 def test_memory_does_not_grow_on_one_connection() -> None:
-    everything = Everything(replace(OPTIONS, outstanding=16))
+    everything = Everything(OPTIONS._replace(outstanding=16))
     everything.statistics = Statistics(exact=FEW_EXACT)
     opening, batches = one_connection(100)
     everything.feed(opening)
