@@ -550,7 +550,7 @@ class MergedAnalyzer(Analyzer):
                 nouns.change(number, conversation, connection)
             for health in ending.healths:
                 number = nouns.connection(health.connection)
-                self._healths[number] = replace(health, connection=number)
+                self._healths[number] = health._replace(connection=number)
             self.packets += ending.packets
             others.update(ending.other_packets)
             undecoded += [

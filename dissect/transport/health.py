@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -13,7 +12,7 @@ from ..arrays import Int64s, Rows, every, some, steps, stretches, take
 from ..layers import opcodes
 from ..percentiles import NO_SAMPLES, Distribution, Samples, added, distribution
 from .connection import OF_TCP, Endpoint
-from .retransmissions import NONE, InferredLoss, Retransmission, Tally
+from .retransmissions import NO_CAUSES, NONE, InferredLoss, Retransmission, Tally
 
 MAX_PENDING = 16384
 """Requests whose acknowledgement is waited for."""
@@ -366,8 +365,7 @@ class Pauses(NamedTuple):
 NO_PAUSES = Pauses()
 
 
-@dataclass(slots=True)
-class DirectionHealth:
+class DirectionHealth(NamedTuple):
     """What one endpoint sent."""
 
     packets: int = 0
@@ -388,7 +386,7 @@ class DirectionHealth:
     """Those whose earlier transmission was lost before the capture point."""
     reordered: int = 0
     """Packets that came late although nothing shows that they were sent twice."""
-    causes: Mapping[str, Tally] = field(default_factory=dict)
+    causes: Mapping[str, Tally] = NO_CAUSES
     """``original_captured`` and ``original_missing`` by cause."""
     missing: int = 0
     """Packets that were sent but are not in the capture at all."""
@@ -481,8 +479,10 @@ class CapturePoint(NamedTuple):
     """What it does to the parts of a latency."""
 
 
-@dataclass(slots=True)
-class TransportHealth:
+NOTHING_COUNTED: Mapping[str, int] = {}
+
+
+class TransportHealth(NamedTuple):
     """One connection.  Direction 0 is what the active side sent."""
 
     connection: int
@@ -500,7 +500,7 @@ class TransportHealth:
     loss_to_nak: Distribution | None = None
     nak_to_retransmission: Distribution | None = None
     loss_to_retransmission: Distribution | None = None
-    causes: Mapping[str, int] = field(default_factory=dict)
+    causes: Mapping[str, int] = NOTHING_COUNTED
     """Retransmissions by cause."""
     crc_checked: int | None = None
     """iWARP: FPDUs whose CRC32C was verified; None where none has one."""

@@ -123,7 +123,7 @@ def health(number: int = 1, client: DirectionHealth | None = None, **changed: An
     plain = TransportHealth(
         number, "RoCEv2", (client or direction(), server or direction()), (), 0, 4096, "open", point, None
     )
-    return replace(plain, **changed)
+    return plain._replace(**changed)
 
 
 def retransmitted(cause: str, times: int, wait: int = 0) -> TransportHealth:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from operator import itemgetter
@@ -278,7 +278,7 @@ class TcpConnection:
 
     def transport_health(self) -> TransportHealth:
         assert self.connection is not None
-        return replace(self.health.result(self.connection), handshake=self.lifetime.handshake)
+        return self.health.result(self.connection)._replace(handshake=self.lifetime.handshake)
 
     def feed(self, data: Bytes, rows: Rows, forward: Rows, runs: list[Run] | None = None) -> Delivered:
         """Take SEGMENT rows of one batch in capture order, and which of them are of direction 0.

@@ -16,6 +16,7 @@ from ...serial import PSN
 from ...units import duration
 from ..connection import ENDS, Connection
 from ..health import (
+    NOTHING_COUNTED,
     Acknowledgements,
     DirectionHealth,
     TransportHealth,
@@ -93,7 +94,6 @@ CONGESTION_EXPERIENCED = 3
 
 
 _NONE = np.empty(0, np.int64)
-NO_CAUSES: Mapping[str, int] = {}
 
 
 class _Batch(NamedTuple):
@@ -374,7 +374,7 @@ class RcHealth:
         for end in (0, 1):
             self.sent[end].settle(self.sent[1 - end].complaints.marks)
         listed = self._listed()
-        counts: Mapping[str, int] = NO_CAUSES
+        counts: Mapping[str, int] = NOTHING_COUNTED
         if listed or any(self.connection.ledgers):
             total = sum((ledger.counts for ledger in self.connection.ledgers), Counter[str]())
             total += Counter(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
@@ -69,6 +67,6 @@ def test_limits_that_are_not_known_are_gaps() -> None:
 
 
 def test_packets_are_drawn_in_the_interval_in_which_they_were_retransmitted() -> None:
-    client = replace(direction(), retransmission_times=((START + 5, 3), (START + 25, 2), (START + 999, 1)))
-    server = replace(direction(), retransmission_times=((START - 1, 4),))
+    client = direction()._replace(retransmission_times=((START + 5, 3), (START + 25, 2), (START + 999, 1)))
+    server = direction()._replace(retransmission_times=((START - 1, 4),))
     assert retransmissions([health(client=client, server=server)], START, 10, 4).tolist() == [7, 0, 2, 1]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from playbook.facts import (
@@ -66,7 +64,7 @@ def test_where_packets_were_lost(lost: list[tuple[str, bool]], line: str) -> Non
         one._replace(lost=what, lost_packet_captured=seen)
         for one, (what, seen) in zip(given.retransmissions, lost, strict=True)
     ]
-    (said,) = found(facts(WAITED, [replace(given, retransmissions=tuple(listed))]))
+    (said,) = found(facts(WAITED, [given._replace(retransmissions=tuple(listed))]))
     assert line in said.cause.evidence
 
 
@@ -82,10 +80,10 @@ def test_what_a_hung_call_waited_for_retransmissions_is_counted_there_and_only_t
 def test_what_a_hung_call_waited_for_a_host_that_is_gone_is_no_retransmission_to_it() -> None:
     hung = rpc(101, at=50 * SECOND, answered=False, delay=40 * SECOND)
     gone = retransmitted("timeout", 5, 10 * MILLISECOND)
-    client = replace(gone.directions[0], last_time=START + 99 * SECOND, waiting_since=START + 50 * SECOND)
+    client = gone.directions[0]._replace(last_time=START + 99 * SECOND, waiting_since=START + 50 * SECOND)
     spoke = direction(last_time=START + 50 * SECOND)
     said = {
-        one.kind: one.cause.lost for one in found(facts([*WAITED, hung], [replace(gone, directions=(client, spoke))]))
+        one.kind: one.cause.lost for one in found(facts([*WAITED, hung], [gone._replace(directions=(client, spoke))]))
     }
     assert said["host-silent"] == 50 * SECOND and said["retransmission-timeouts"] == 50 * MILLISECOND
 
@@ -153,7 +151,7 @@ def test_wrong_markers_are_no_wrong_checksums() -> None:
 def needless(cause: str, times: int) -> TransportHealth:
     """Retransmitted, although it had arrived."""
     given = retransmitted(cause, times)
-    return replace(given, retransmissions=tuple(one._replace(lost="nothing") for one in given.retransmissions))
+    return given._replace(retransmissions=tuple(one._replace(lost="nothing") for one in given.retransmissions))
 
 
 @pytest.mark.parametrize("cause", ["timeout", "fast retransmit", "unknown"])
@@ -166,9 +164,9 @@ def test_what_had_arrived_was_not_lost(cause: str) -> None:
 def test_losses_that_are_inferred_are_those_of_the_rpcs_that_waited() -> None:
     """Segments that had arrived are retransmitted late, too, and no RPC waited for them."""
     pause = InferredLoss(1, 91, 5, START, START + 30 * MILLISECOND, "nothing sent for 30 ms", 0.85)
-    given = replace(needless("timeout", 5), transport="iWARP", inferred=(pause,))
-    given = replace(
-        given, retransmissions=tuple(one._replace(retransmission_time=START + 60_000) for one in given.retransmissions)
+    given = needless("timeout", 5)._replace(transport="iWARP", inferred=(pause,))
+    given = given._replace(
+        retransmissions=tuple(one._replace(retransmission_time=START + 60_000) for one in given.retransmissions)
     )
     said = {one.kind: one.cause for one in found(facts(WAITED, [given]))}
     assert said["retransmission-timeouts"].text == "1 timeout; RPCs delayed 30.0 ms"
@@ -178,11 +176,10 @@ def test_losses_that_are_inferred_are_those_of_the_rpcs_that_waited() -> None:
 
 def test_what_was_lost_and_what_was_not_are_two_statements() -> None:
     lost, arrived = retransmitted("timeout", 4), needless("timeout", 3)
-    both = replace(
-        lost,
+    both = lost._replace(
         retransmissions=(*lost.retransmissions, *arrived.retransmissions),
         causes={"timeout": 7},
-        directions=(replace(lost.directions[0], causes={"timeout": Tally(70, 70_000)}), lost.directions[1]),
+        directions=(lost.directions[0]._replace(causes={"timeout": Tally(70, 70_000)}), lost.directions[1]),
     )
     said = {one.kind: one.cause for one in found(facts(many(100), [both]))}
     assert said.keys() == {"retransmission-timeouts", "retransmissions-unexplained"}
