@@ -64,7 +64,8 @@ def counted(diagnosis: Diagnosis) -> str:
 
 
 def _nothing(diagnosis: Diagnosis) -> str:
-    return NOTHING if diagnosis.connections else NONE_JUDGED
+    lacking = " in what was captured" if _notes(diagnosis) else ""
+    return NOTHING + lacking if diagnosis.connections else NONE_JUDGED
 
 
 def summary_view(diagnosis: Diagnosis, lines: int, width: int) -> RenderableType:

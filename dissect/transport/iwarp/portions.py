@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...arrays import Bytes, Int64s, Rows, places, some, stretches, take, unique
+from ...arrays import Bytes, Int64s, Rows, places, some, steps, stretches, take, unique
 from ...link.tcp import ACK, ECE, FIN, RIGHT, RST, SYN, WRONG
 from ...serial import TCP_SEQUENCE
 from ..connection import AT_END
@@ -234,7 +234,9 @@ def _match(portions: Sequence[Portion], carrying: BySender, back: BySender) -> N
     acked = np.array([answers.acked for answers in answering])
     # What comes again is none that is waited for.
     furthest = sections.before(risen, heads)
-    fresh = places((ends > furthest) & (ends - 1 > acked[owners]))
+    # Of a segment in IP fragments, which are all in one frame, the last.
+    lasts = steps(carrying.rows["frame"][::-1], 0)[::-1] != 0
+    fresh = places((ends > furthest) & (ends - 1 > acked[owners]) & lasts)
     asked = _seen(carrying.rows, fresh, ends[fresh], sections.part(fresh))
     by = QueueSections(answered[of_data], len(heads))
     answers = _seen(back.rows, of_data, by.risen(acks[of_data], np.maximum(acked + 1, begins)[by.owners]), by)

@@ -324,9 +324,10 @@ class TcpRetransmissions:
             bounds = np.append(at, end[-1:])  # One column where each begins where the one before it ends.
             sent = sent._replace(at=bounds[:-1], end=bounds[1:])
         self._recent.begin(sent)
-        if count := int(np.count_nonzero(carrying)):
-            self.segments += count
-            self.silences.note(sent.frame[carrying], sent.time[carrying])
+        frames = sent.frame[carrying]
+        if len(frames):
+            self.segments += len(places(steps(frames, 0)))  # IP fragments of a segment are all in one frame.
+            self.silences.note(frames, sent.time[carrying])
         if self.head is None:
             self.head = int(at[0])
         if not len(breaks) and int(at[0]) == self.head:
@@ -379,8 +380,11 @@ class TcpRetransmissions:
             retransmission = self._open = self._begin(sent, a, gap)
             self.ledger.begin(retransmission)
         self.changes += 1
-        lengths, copy = sent.end[a:c] - sent.at[a:c], c - a == 1 and start <= retransmission.start
-        self.ledger.grow(retransmission, stop, fresh, lengths, sent.frame[a:c], sent.time[a:c], copy)
+        lengths, unseen, firsts = sent.end[a:c] - sent.at[a:c], fresh, places(steps(sent.frame[a:c], 0))
+        if len(firsts) < c - a:  # IP fragments are one segment.
+            lengths, unseen = np.add.reduceat(lengths, firsts), np.logical_or.reduceat(fresh, firsts)
+        copy = len(firsts) == 1 and start <= retransmission.start
+        self.ledger.grow(retransmission, stop, unseen, lengths, sent.frame[a:c][firsts], sent.time[a:c][firsts], copy)
         name = {LATE: DISORDER, DUPLICATE: TWICE}.get(retransmission.cause, RETRANSMITTED)
         for frame in sent.frame[a:c].tolist():
             self._mark(frame, name)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from playbook import tcp_faults
 from playbook.capture import frame_batches, write_pcap
 from playbook.commands import objects
 from playbook.fragments import fragmented
@@ -52,6 +53,25 @@ def said(frames: list[Frame], step: int = 1000) -> tuple[list[tuple[object, ...]
 def divided(frames: list[Frame], cuts: tuple[int, ...] = ()) -> list[list[Frame]]:
     """Of each frame its fragments; of short ones the frame."""
     return [fragmented(one, cuts, at + 1) if len(one.data) > 1000 else [one] for at, one in enumerate(frames)]
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("recorded", [False, True])
+def test_a_segment_in_fragments_counts_once(recorded: bool, step: int) -> None:
+    wire = IwarpWire(mss=1460)
+    connection = wire.connect(acks="packet")
+    for _ in range(3):
+        read(connection, DATA[:5000])
+        write(connection, DATA[:5000])
+    sent = wire.sent()
+    large = [at for at, one in enumerate(sent) if len(one.payload) > 1000]
+    frames = IwarpCapture(wire, tcp_faults.lose(wire, sent, large[4], recorded=recorded)).frames
+    cut = [part for parts in divided(frames, (256, 512)) for part in parts]
+    names = "segments", "original_captured", "original_missing", "reordered", "causes", "ack_delay", "requests_per_ack"
+    healths = said(cut, step)[1].health(1), said(frames)[1].health(1)
+    assert any(one.causes or one.reordered for one in healths[1].directions)
+    for one, whole in zip(*(health.directions for health in healths), strict=True):
+        assert {name: getattr(one, name) for name in names} == {name: getattr(whole, name) for name in names}
 
 
 @pytest.mark.parametrize("markers", [False, True])
