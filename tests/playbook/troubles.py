@@ -245,6 +245,18 @@ def not_recorded(wire: Wire) -> list[Packet]:
     return faults.drop(wire.packets, faults.where(wire.packets, kind="write")[10:14])
 
 
+@_trouble("messages-incomplete")
+def never_read(wire: Wire) -> list[Packet]:
+    """The server answers WRITEs without having read their data, as far as the capture shows."""
+    connection = wire.connect()
+    data = shapes.DATA[:8192]
+    for number in range(20):
+        exchange = call(connection, nfs3.write(number * 8192, data), reads={0: connection.register(len(data))})
+        wire.pause(50_000)
+        reply(exchange, Reply((u32(nfs3.OK) + nfs3.wcc() + u32(len(data), 2) + b"verifier",)))
+    return wire.packets
+
+
 @_trouble("frames-truncated")
 def too_short(wire: Wire) -> list[Packet]:
     _reads(wire)

@@ -107,6 +107,30 @@ def frames_truncated(facts: Facts, limits: Limits) -> Iterator[Cause]:
 
 
 @detector(
+    "messages-incomplete",
+    "Messages incomplete",
+    Severity.NOTE,
+    "RPCs with bytes missing, where no packet is missing and no frame truncated",
+    {"least_damaged": (1, "RPCs that are damaged")},
+    ("rdmascope rpcs FILE --where \"state = 'damaged'\", and show FILE --rpc N: which chunk lacks bytes",),
+)
+def messages_incomplete(facts: Facts, limits: Limits) -> Iterator[Cause]:
+    """Bytes of RPC messages are not in the capture, and neither missing packets nor truncated frames tell why: RDMA
+    Reads or Writes of their chunks passed elsewhere, before the capture or behind its end, or never.
+    """
+    damaged = facts.statistics.states.get("damaged", 0)
+    missing = any(direction.missing for health in facts.healths.values() for direction in health.directions)
+    if damaged >= limits["least_damaged"] and not (missing or facts.truncated_frames or facts.ip_fragments):
+        yield Cause(
+            f"{plural(damaged, 'RPC')} damaged, bytes of {'its' if damaged == 1 else 'their'} messages not captured",
+            damaged,
+            damaged / max(1, facts.calls),
+            "all RPCs",
+            harmless=True,
+        )
+
+
+@detector(
     "packets-fragmented",
     "IP fragments not reassembled",
     Severity.NOTE,

@@ -53,6 +53,20 @@ def test_truncated_payload_is_said_and_weakens_nothing() -> None:
     assert note.cause.text == "500 frames truncated by the capture"
 
 
+@speaks("messages-incomplete")
+@silent("messages-incomplete")
+def test_messages_whose_bytes_are_nowhere_though_no_packet_is_missing() -> None:
+    damaged = rpc(21, "READ")
+    damaged.state = "damaged"
+    (said,) = found(facts([*many(20), damaged]))
+    assert said.kind == "messages-incomplete" and said.severity is Severity.NOTE
+    assert said.cause.text == "1 RPC damaged, bytes of its messages not captured"
+    assert not kinds(facts(many(20)))
+    assert "messages-incomplete" not in kinds(facts([*many(20), damaged], truncated_frames=1))
+    assert "messages-incomplete" not in kinds(facts([*many(20), damaged], ip_fragments=2))
+    assert kinds(facts([*many(20), damaged], [health(1, direction(missing=20))])) == {"packets-missing"}
+
+
 @speaks("packets-fragmented")
 @silent("packets-fragmented")
 def test_ip_fragments() -> None:
