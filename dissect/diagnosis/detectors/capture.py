@@ -112,7 +112,7 @@ def frames_truncated(facts: Facts, limits: Limits) -> Iterator[Cause]:
     Severity.NOTE,
     "RPCs with bytes missing, where no packet is missing and no frame truncated",
     {"least_damaged": (1, "RPCs that are damaged")},
-    ("rdmascope rpcs FILE --where \"state = 'damaged'\", and show FILE --rpc N: which chunk lacks bytes",),
+    ("rdmascope rpcs FILE --errors, and show FILE --rpc N: which chunk lacks bytes",),
 )
 def messages_incomplete(facts: Facts, limits: Limits) -> Iterator[Cause]:
     """Bytes of RPC messages are not in the capture, and neither missing packets nor truncated frames tell why: RDMA
