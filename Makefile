@@ -26,7 +26,7 @@ help:
 	@echo 'make fuzz    every decoder, conversation and command under a fuzzer (SECONDS=60 each, TARGET="NAME…" for some)'
 	@echo 'make docs    the pages of docs/ as a site in build/docs, with its links checked'
 	@echo 'make soak    every writing command, ended by signals and on full disks (RUNS_OF_SOAK=200)'
-	@echo 'make walk    a newcomer on a bare Debian 12, in a chroot: README as typed, a wheel, the lowest versions (root)'
+	@echo 'make walk    a newcomer on a bare Debian 12, in a chroot: README as typed, a wheel (root)'
 	@echo 'make lab     real kernels over rxe and siw, in guests (SCENARIO="NAME…" TRANSPORT=rxe for some; root, Debian 12)'
 	@echo 'make lab-smoke  the few scenarios that CI runs'
 	@echo 'make clean   remove everything that was made here'

@@ -129,7 +129,7 @@ def calls_hung(facts: Facts, limits: Limits) -> Iterator[Cause]:
         lines.append(text)
     headline = hung_text(facts, known) if known else ""
     yield Cause(
-        headline or f"{plural(len(hung), 'call')} without a reply in the capture, undecidable whether answered",
+        headline or f"{plural(len(hung), 'call')} without a reply, which the capture may have missed",
         len(hung),
         None if known else len(hung) / facts.calls,
         "" if known else "all RPCs",
