@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 
 from .arrays import Bytes, Rows
+from .named_tuple import NamedTuple
 
 FRAME = np.dtype(
     [

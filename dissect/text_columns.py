@@ -7,12 +7,13 @@ matrix of bytes, a row for each line, with NUL where a row has less than the wid
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .arrays import Bytes, Int64s, coded
+from .named_tuple import NamedTuple
 
 Integers = NDArray[Any]
 """Integers of any size that are not negative."""

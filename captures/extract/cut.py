@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from operator import itemgetter
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from rdmascope.dissect.frames import Frame, Place
 from rdmascope.dissect.link.addresses import AddressTable
 from rdmascope.dissect.link.capture_points import without_other_point
 from rdmascope.dissect.link.locate import locate
+from rdmascope.dissect.named_tuple import NamedTuple
 from rdmascope.dissect.records.schema import Record, record
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.transport.connection import Connection

@@ -11,7 +11,6 @@ from array import array
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +22,7 @@ from rdmascope.dissect.link.addresses import AddressTable
 from rdmascope.dissect.link.locate import Located, locate
 from rdmascope.dissect.link.packets import decode, is_management
 from rdmascope.dissect.link.tcp import ACK, FIN, RST, SYN, locate_tcp
+from rdmascope.dissect.named_tuple import NamedTuple
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.serial import PSN, TCP_SEQUENCE, SerialNumbers
 from rdmascope.dissect.transport.connection import Connection

@@ -26,9 +26,9 @@ from importlib.metadata import version
 from multiprocessing.connection import Connection as Pipe, wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
-from typing import NamedTuple
 
 from rdmascope.dissect import plugged
+from rdmascope.dissect.named_tuple import NamedTuple
 from rdmascope.dissect.records.schema import Record, record
 from rdmascope.dissect.records.tables import VERSION
 from rdmascope.dissect.rpcrdma.analyzer import Options

@@ -19,7 +19,7 @@ from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 from wsgiref.simple_server import WSGIServer
 
 import numpy as np
@@ -34,6 +34,7 @@ from rdmascope.dissect.measure.data_servers import DataServers
 from rdmascope.dissect.measure.file_names import PathLearner
 from rdmascope.dissect.measure.live_window import LiveWindow
 from rdmascope.dissect.measure.statistics import ProcedureKey, key_of_names
+from rdmascope.dissect.named_tuple import NamedTuple
 from rdmascope.dissect.onc.rpc_header import procedure_label, program_label
 from rdmascope.dissect.records.schema import Record, record
 from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT, Analyzer, Options, drop_contents

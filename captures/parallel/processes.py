@@ -27,7 +27,7 @@ from operator import attrgetter
 from queue import Queue
 from threading import Thread
 from types import MappingProxyType
-from typing import Any, BinaryIO, Generic, NamedTuple, NoReturn, TypeVar
+from typing import Any, BinaryIO, Generic, NoReturn, TypeVar
 
 import numpy as np
 
@@ -38,6 +38,7 @@ from rdmascope.dissect.link.fragments import TcpFragments
 from rdmascope.dissect.link.frame_decoder import DecodedFrames
 from rdmascope.dissect.link.locate import locate
 from rdmascope.dissect.link.packets import IcrcCheck
+from rdmascope.dissect.named_tuple import NamedTuple
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.messages import Message, TransportHeader
 from rdmascope.dissect.rpcrdma.records import PORTS, RPC_RECORDS

@@ -10,7 +10,6 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from rdmascope.dissect.frames import FrameBatch, FrameRun, Place
 from rdmascope.dissect.link.addresses import AddressTable
 from rdmascope.dissect.link.capture_points import OTHER_POINT, CommonTraffic, Hosts, Sightings, common_traffic
 from rdmascope.dissect.link.frame_decoder import DecodedFrames, FrameDecoder
+from rdmascope.dissect.named_tuple import NamedTuple
 from rdmascope.dissect.units import duration, plural
 
 from ..errors import CaptureError, Closing, system_errors

@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 from rdmascope.dissect.arrays import Bytes
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.link.numbers import ERF, ETHERNET
+from rdmascope.dissect.named_tuple import NamedTuple
 from rdmascope.dissect.plugged import failure, origin
 
 from ..errors import CaptureError, Closing

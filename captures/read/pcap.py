@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 
 from rdmascope.dissect.arrays import Int64s, Rows, gather, places
 from rdmascope.dissect.frames import FRAME, FrameBatch
+from rdmascope.dissect.named_tuple import NamedTuple
 
 from .streams import MAX_IN_RECORD, Feed, Limits
 

@@ -12,13 +12,13 @@ import struct
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rdmascope.dissect.arrays import Bytes, Int64s, Rows, gather
 from rdmascope.dissect.frames import FRAME, FrameBatch
+from rdmascope.dissect.named_tuple import NamedTuple
 
 from .streams import MAX_IN_RECORD, Feed, Limits
 

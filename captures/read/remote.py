@@ -10,7 +10,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from rdmascope.dissect.named_tuple import NamedTuple
 
 from ..errors import CaptureError, Closing, system_errors
 from ..write.modes import PRIVATE, mode_of

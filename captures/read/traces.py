@@ -14,8 +14,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from operator import itemgetter
-from typing import NamedTuple
 
+from rdmascope.dissect.named_tuple import NamedTuple
 from rdmascope.dissect.trace.events import EVENTS, RENAMED, Event, text_values
 from rdmascope.dissect.trace.ring_buffer import EventFormat, PageReader, Record, event_format
 

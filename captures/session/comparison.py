@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 from rdmascope.dissect.audit.auditor import Auditor
 from rdmascope.dissect.diagnosis.facts import Statement, all_detectors, diagnose
@@ -21,6 +20,7 @@ from rdmascope.dissect.measure.comparison import (
     settings,
     two_runs,
 )
+from rdmascope.dissect.named_tuple import NamedTuple
 from rdmascope.dissect.onc.rpc_header import NFS
 from rdmascope.dissect.records.comparison import PointsCompared, RunsCompared
 from rdmascope.dissect.records.rpc_columns import RpcBatches, TableBuilder

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from rdmascope.dissect.link.capture_points import Clocks, clocks_between
+from rdmascope.dissect.named_tuple import NamedTuple
 from rdmascope.dissect.records.report import joined_trace_record
 from rdmascope.dissect.records.schema import Record
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable

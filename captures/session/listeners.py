@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rdmascope.dissect.measure.credits import CreditDirection, CreditHistory, shared_bins
+from rdmascope.dissect.named_tuple import NamedTuple
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.listeners import Listener, Listeners
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable

@@ -8,11 +8,12 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rdmascope.dissect.arrays import Int64s
+from rdmascope.dissect.named_tuple import NamedTuple
 from rdmascope.dissect.records.rpc_columns import Columns, named, quoted, tuples
 from rdmascope.dissect.records.tables import TABLES
 

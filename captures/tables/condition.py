@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.ma import getmaskarray
@@ -19,6 +19,7 @@ from rdmascope.dissect.arrays import coded_keys
 from rdmascope.dissect.audit.rule import Subject
 from rdmascope.dissect.measure.filters import KNOWN_NAMES, empty_span, near, unknown_connections
 from rdmascope.dissect.measure.time_options import Moment
+from rdmascope.dissect.named_tuple import NamedTuple
 from rdmascope.dissect.onc.rpc_header import program_name
 from rdmascope.dissect.records.rpc_columns import (
     Columns,

@@ -6,9 +6,10 @@ import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from rdmascope.dissect.diagnosis.facts import Cause, Diagnosis, Severity, all_detectors, ranked
+from rdmascope.dissect.named_tuple import NamedTuple
 from rdmascope.dissect.units import duration, moment, plural
 
 from ..session.diagnosis_pass import diagnosis_of

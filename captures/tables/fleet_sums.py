@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from rdmascope.dissect.diagnosis.facts import Diagnosis, Facts, Gathered
 from rdmascope.dissect.measure.call_groups import CallColumns
 from rdmascope.dissect.measure.comparison import ProcedureCalls, Run, labels, settings
 from rdmascope.dissect.measure.statistics import PARTS, Share, SlowRpc, Statistics, key_of_names
+from rdmascope.dissect.named_tuple import NamedTuple
 from rdmascope.dissect.onc.rpc_header import NFS
 from rdmascope.dissect.percentiles import Samples
 from rdmascope.dissect.records.rpc_columns import Columns, named, quoted, tuples

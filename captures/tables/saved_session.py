@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cache, cached_property, partial
-from typing import Any, NamedTuple, NoReturn, TypeVar, overload
+from typing import Any, NoReturn, TypeVar, overload
 
 import numpy as np
 from numpy.ma import MaskedArray, getmaskarray
@@ -24,6 +24,7 @@ from rdmascope.dissect.layers.rpcrdma_codes import DIRECTION_NAMES, NO_RDMA, RDM
 from rdmascope.dissect.measure.credits import CreditDirection
 from rdmascope.dissect.measure.file_names import KnownPaths, PathedRows, PathLearner
 from rdmascope.dissect.measure.files import EarlierName, File, FileTable, FileTransfer
+from rdmascope.dissect.named_tuple import NamedTuple
 from rdmascope.dissect.onc.hashes import HashedHandle
 from rdmascope.dissect.onc.rpc_header import GssCredential
 from rdmascope.dissect.onc.shapes.decode_cache import FlatFields

@@ -22,11 +22,12 @@ from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from secrets import token_hex
-from typing import Any, NamedTuple
+from typing import Any
 
 from rdmascope.dissect.measure.filters import CaptureExtent
 from rdmascope.dissect.measure.statistics import PARTS
 from rdmascope.dissect.measure.time_options import Moment
+from rdmascope.dissect.named_tuple import NamedTuple
 from rdmascope.dissect.records.rpc_columns import SQL_TYPES, named, quoted
 from rdmascope.dissect.records.tables import FILTER, RECOGNITION, TABLES, VERSION
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from rdmascope.dissect.measure.time_options import parse_duration
+from rdmascope.dissect.named_tuple import NamedTuple
 from rdmascope.dissect.onc.compound import OPERATION_NAMES
 from rdmascope.dissect.records.rpc_columns import named
 from rdmascope.dissect.records.tables import TABLES

@@ -6,9 +6,10 @@ https://www.wireshark.org/docs/man-pages/wireshark-filter.html has the language,
 from __future__ import annotations
 
 import re
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 from rdmascope.dissect.measure.filters import MAX_FRAME, FrameRange
+from rdmascope.dissect.named_tuple import NamedTuple
 from rdmascope.dissect.onc.compound import OPERATION_NAMES
 from rdmascope.dissect.records.rpc_columns import quoted
 from rdmascope.dissect.records.tables import TABLES

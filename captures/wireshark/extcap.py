@@ -15,7 +15,9 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
+
+from rdmascope.dissect.named_tuple import NamedTuple
 
 from ..errors import CaptureError, system_errors
 from ..live.device import EVERY, RDMA_DEVICES

@@ -17,12 +17,13 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from html import unescape
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.link.locate import locate
 from rdmascope.dissect.link.numbers import ERF, INFINIBAND
 from rdmascope.dissect.link.packets import decode
+from rdmascope.dissect.named_tuple import NamedTuple
 from rdmascope.dissect.onc.rpc_header import NFS, GssCredential
 from rdmascope.dissect.onc.shapes.messages import MessageTree, call_tree, reply_tree
 from rdmascope.dissect.onc.shapes.types import SparseBytes

@@ -5,10 +5,11 @@ from __future__ import annotations
 import select
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing, suppress
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 from rdmascope.dissect.audit.auditor import Auditor
 from rdmascope.dissect.layers.oncrpc_codes import LAST_FRAGMENT
+from rdmascope.dissect.named_tuple import NamedTuple
 from rdmascope.dissect.onc.rpc_header import NFS
 from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT, Options
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable

@@ -18,7 +18,7 @@ from functools import lru_cache, partial
 from itertools import accumulate, islice, pairwise
 from pathlib import Path
 from struct import Struct
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,7 @@ from rdmascope.dissect.arrays import Int64s, Rows, stretches, take
 from rdmascope.dissect.audit.auditor import Auditor
 from rdmascope.dissect.audit.rule import Finding
 from rdmascope.dissect.layers.oncrpc_codes import LAST_FRAGMENT
+from rdmascope.dissect.named_tuple import NamedTuple
 from rdmascope.dissect.onc.rpc_header import NFS, procedure_label, program_label
 from rdmascope.dissect.plugged import failure, origin
 from rdmascope.dissect.records.schema import Record, record

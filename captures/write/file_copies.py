@@ -15,7 +15,6 @@ import re
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -36,6 +35,7 @@ from rdmascope.dissect.measure.files import (
     MissingRange,
     in_order_of_time,
 )
+from rdmascope.dissect.named_tuple import NamedTuple
 from rdmascope.dissect.records.report import file_record
 from rdmascope.dissect.records.schema import Record, record
 

@@ -10,9 +10,10 @@ import json
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO
 
 from rdmascope.dissect.measure.filters import CaptureExtent
+from rdmascope.dissect.named_tuple import NamedTuple
 from rdmascope.dissect.records.rpc_columns import quoted
 from rdmascope.dissect.records.schema import Record, record
 from rdmascope.dissect.records.tables import TABLES

@@ -12,7 +12,7 @@ from contextlib import closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import RenderableType
@@ -32,6 +32,7 @@ from rdmascope.captures.write.stale_tempdirs import folder_of_process
 from rdmascope.dissect.audit.rule import Finding
 from rdmascope.dissect.diagnosis.facts import Diagnosis, Gathered, Severity, Statement, diagnose
 from rdmascope.dissect.measure.files import FileTable
+from rdmascope.dissect.named_tuple import NamedTuple
 from rdmascope.dissect.records.rpc_columns import Columns, RpcBatch, TableBuilder, Wanted, joined
 from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.analyzer import Options

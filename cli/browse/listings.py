@@ -8,7 +8,7 @@ import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
@@ -17,6 +17,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from rdmascope.dissect.audit.rule import all_rules
+from rdmascope.dissect.named_tuple import NamedTuple
 from rdmascope.dissect.onc.file_operations import DIRECTORY, TYPE_NAMES
 from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.rpcs import Extent, Reassembled

@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from queue import Queue
 from threading import Thread
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from textual.binding import BindingType
 
@@ -22,6 +22,7 @@ from rdmascope.captures.live import CaptureSettings, Keep, Keeper, Live, open_li
 from rdmascope.captures.live.session import LiveSession
 from rdmascope.captures.parallel.processes import Reply
 from rdmascope.captures.tables.browsed_tables import LATER, BrowsedTables, live_columns
+from rdmascope.dissect.named_tuple import NamedTuple
 from rdmascope.dissect.records.rpc_columns import RpcBatches, TableBuilder
 from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.analyzer import Options

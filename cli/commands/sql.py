@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from itertools import islice
-from typing import NamedTuple
 
 import click
 
@@ -24,6 +23,7 @@ from rdmascope.captures.tables.saved_tables import check_target, open_saved, ori
 from rdmascope.captures.tables.table_pass import needs_contents, table_batches
 from rdmascope.captures.write.output import open_output, refuse_inputs, seekable
 from rdmascope.captures.write.table_export import save as save_tables
+from rdmascope.dissect.named_tuple import NamedTuple
 from rdmascope.dissect.records.rpc_columns import Columns, Wanted
 from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.analyzer import Options

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ from rdmascope.dissect.diagnosis.detectors.nfs import is_hard
 from rdmascope.dissect.layers.rpcrdma_codes import NO_RDMA, procedure_name
 from rdmascope.dissect.measure.file_names import Pathed, PathLearner
 from rdmascope.dissect.measure.statistics import PARTS, Statistics
+from rdmascope.dissect.named_tuple import NamedTuple
 from rdmascope.dissect.rpcrdma.message_trees import decoded_call, decoded_reply
 from rdmascope.dissect.rpcrdma.messages import Message
 from rdmascope.dissect.rpcrdma.rpc_table import FLAG_DAMAGE, STATES, ProcedureNames, RpcTable

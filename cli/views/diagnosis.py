@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -14,6 +14,7 @@ from rich.text import Text
 from rdmascope.dissect.audit.auditor import EARLIER, Result, who
 from rdmascope.dissect.audit.rule import NOT_APPLICABLE, PASS, UNDECIDABLE, VIOLATION, Finding, Rule, Waiver, facts
 from rdmascope.dissect.diagnosis.facts import SEVERITIES, Detector, Diagnosis, Severity, Statement, detector_lines
+from rdmascope.dissect.named_tuple import NamedTuple
 from rdmascope.dissect.transport.connection import ENDS
 from rdmascope.dissect.units import duration, moment, percent, plural
 

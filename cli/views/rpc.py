@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.style import Style
@@ -19,6 +19,7 @@ from rdmascope.dissect.frames import Frame
 from rdmascope.dissect.layers.oncrpc_codes import GSS_PRIVACY, GSS_PROCEDURE_NAMES, RPCSEC_GSS_DATA
 from rdmascope.dissect.layers.rpcrdma_codes import RDMA_NOMSG, error_name, procedure_name
 from rdmascope.dissect.measure.statistics import PARTS
+from rdmascope.dissect.named_tuple import NamedTuple
 from rdmascope.dissect.onc.hashes import handle_hash
 from rdmascope.dissect.onc.rpc_header import (
     procedure_label,

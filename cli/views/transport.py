@@ -7,13 +7,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
 from rdmascope.dissect.measure.credits import CreditDirection, CreditInterval
+from rdmascope.dissect.named_tuple import NamedTuple
 from rdmascope.dissect.percentiles import Distribution
 from rdmascope.dissect.transport.connection import ENDS, WITHOUT_RDMA, Connection, ending_words
 from rdmascope.dissect.transport.health import DirectionHealth, TransportHealth

@@ -26,12 +26,12 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Container, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import NamedTuple
 
 from ..intervals import IntervalSet
 from ..layers.characteristics_codes import XCHAR_RBSIZ, Characteristic
 from ..layers.private_data_codes import Identified, find_identifiers
 from ..layers.rpcrdma_codes import RDMA_DONE, RDMA_ERROR, RDMA_MSG, RDMA_NOMSG, RDMA_OPTIONAL
+from ..named_tuple import NamedTuple
 from ..onc import binding
 from ..onc.nfs3 import holds_arguments, nfs3_procedure
 from ..onc.rpc_header import NFS, call_head

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import wraps
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
+from ..named_tuple import NamedTuple
 from ..plugged import escaped, guarded, import_all, origin
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.memory import REORDERED

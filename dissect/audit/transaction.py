@@ -9,11 +9,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from struct import pack
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from ..intervals import IntervalSet
 from ..layers.oncrpc_codes import GSS_INTEGRITY, GSS_PRIVACY, RPCSEC_GSS, RPCSEC_GSS_DATA
 from ..layers.rpcrdma_codes import RDMA_ERROR, RDMA_MSG, RDMA_NOMSG
+from ..named_tuple import NamedTuple
 from ..onc import binding, compound as nfs4
 from ..onc.binding import Items
 from ..onc.rpc_header import NFS, CallHeader, ReplyHeader, call_header, reply_header

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from ..arrays import Int64s, coded
 from ..measure.file_names import CalledFile, NamedFile, PathedRows, PathLearner
 from ..measure.statistics import ProcedureKey, key_of_names
 from ..measure.time_cells import Peaks, TimeCells
+from ..named_tuple import NamedTuple
 from ..rpcrdma.rpc_table import RpcTable
 from ..rpcrdma.slot_targets import NOT_KNOWN, slots_allowed
 from .rpc_facts import DUPLICATE, CallsOutstanding, columns_of

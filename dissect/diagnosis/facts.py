@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ..link.walk_rows import FIRST_FRAGMENT, IP_FRAGMENT
 from ..measure.statistics import (
@@ -22,6 +22,7 @@ from ..measure.statistics import (
     Statistics,
     procedure_key,
 )
+from ..named_tuple import NamedTuple
 from ..onc.rpc_header import procedure_label, program_label
 from ..plugged import escaped, guarded, import_all
 from ..rpcrdma.analyzer import Analyzer

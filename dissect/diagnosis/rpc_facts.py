@@ -9,13 +9,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Int64s, Rows, coded, extremes, kept, some, take, unique
 from ..measure.statistics import ProcedureKey, key_of_names, other_procedures, procedure_key
+from ..named_tuple import NamedTuple
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.messages import HEADER
 from ..rpcrdma.rpc_table import STATES, RpcTable

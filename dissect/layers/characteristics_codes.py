@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+
+from ..named_tuple import NamedTuple
 
 XCHAR_RBSIZ, XCHAR_REQREMINV, XCHAR_BRS = 1, 2, 3
 BKREQSUP_NONE, BKREQSUP_INLINE, BKREQSUP_GENL = 0, 1, 2

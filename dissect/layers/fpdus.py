@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from fastcrc.crc32 import iscsi
 
 from ..arrays import Int64s
+from ..named_tuple import NamedTuple
 
 MARKER_BYTES = 4
 MARKER_INTERVAL = 512

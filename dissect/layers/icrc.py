@@ -20,13 +20,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise, repeat
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Bytes, Int64s, Rows, anywhere, gather, gathered, piece_type, places, take
 from ..frames import FrameBatch
+from ..named_tuple import NamedTuple
 from .opcodes import BTH_BYTES, EXTENDED_BYTES, ICRC_BYTES
 from .transports import NATIVE
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from ..named_tuple import NamedTuple
 
 MPA_VERSION, MPA_ENHANCED_VERSION = 1, 2
 """Revisions of the MPA Request and Reply (RFC 5044, 7.1.1; RFC 6581, 6)."""

@@ -6,10 +6,10 @@ Python; the NumPy arrays behind them answer the same questions for a whole colum
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
+
+from ..named_tuple import NamedTuple
 
 BTH_BYTES = 12
 """IBA 9.2."""

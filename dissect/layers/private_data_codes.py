@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from struct import Struct
-from typing import NamedTuple
+
+from ..named_tuple import NamedTuple
 
 FORMAT_IDENTIFIER = 0xF6AB0E18
 SIZE = 8

@@ -13,13 +13,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Int64s, Rows, take
 from ..frames import FrameBatch
+from ..named_tuple import NamedTuple
 from .addresses import AddressTable
 from .duplicates import WINDOW, sightings
 from .locate import Located, locate

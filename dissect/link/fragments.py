@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 from weakref import ReferenceType, ref
 
 import numpy as np
 
 from ..arrays import Bytes, Rows, among, places, put, some, take
 from ..frames import FrameBatch
+from ..named_tuple import NamedTuple
 from .addresses import AddressTable
 from .locate import Located
 from .numbers import PROTOCOLS, TCP

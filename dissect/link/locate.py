@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from ..arrays import Int64s, Rows, anywhere, places, some, take
 from ..frames import FrameBatch
 from ..layers.transports import ROCEV2, TRANSPORTS
+from ..named_tuple import NamedTuple
 from .addresses import AddressTable as AddressTable
 from .numbers import COOKED, ETHERNET, IPV4, IPV4_ONLY, IPV6, IPV6_ONLY, RAW_IP, ROCE_PORT, TAGS, TCP, UDP
 from .walk import walk_headers

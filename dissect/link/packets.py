@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from ..arrays import Bytes, Int64s, Rows, places, take
 from ..frames import FrameBatch
 from ..layers import opcodes
 from ..layers.columns import Extractor, compiled
+from ..named_tuple import NamedTuple
 from .walk_rows import IP_FRAGMENT
 
 if TYPE_CHECKING:

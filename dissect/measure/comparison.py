@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import erfc, sqrt
-from typing import NamedTuple
 
 import numpy as np
 from numpy.ma import MaskedArray, getmaskarray
 from numpy.typing import NDArray
 
 from ..arrays import Int64s
+from ..named_tuple import NamedTuple
 from ..onc.rpc_header import NFS, procedure_label, program_label
 from ..percentiles import Distribution, distribution
 from ..rpcrdma.conversation import ENDS, Conversation

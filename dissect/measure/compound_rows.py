@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cached_property, lru_cache
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Bytes, Int64s, Rows, among, distinct, gathered, joined, kept, take, unique, words_at
 from ..layers.rpcrdma_codes import RDMA_MSG
+from ..named_tuple import NamedTuple
 from ..onc.compound import (
     ATTRIBUTE_FILEHANDLE,
     OP_GETATTR,

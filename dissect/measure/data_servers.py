@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import among, unique
+from ..named_tuple import NamedTuple
 from ..onc.compound import OP_GETDEVICEINFO, OP_LAYOUTGET
 from ..onc.rpc_header import NFS
 from ..rpcrdma.conversation import Conversation, DataServerRole

@@ -12,13 +12,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Generic, NamedTuple, Protocol, TypeVar, overload
+from typing import Generic, Protocol, TypeVar, overload
 from weakref import ref
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Int64s, among, coded_keys, take, unique
+from ..named_tuple import NamedTuple
 from ..onc.file_operations import (
     NAMED,
     READ,

@@ -10,13 +10,13 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Int64s, Rows, distinct, stretches, take
 from ..intervals import IntervalSet
+from ..named_tuple import NamedTuple
 from ..onc import file_operations as onc
 from ..onc.file_operations import DIRECTORY, UNSTABLE, FileOperation
 from ..onc.hashes import handle_hash

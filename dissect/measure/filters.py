@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Container, Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
+from ..named_tuple import NamedTuple
 from ..onc.compound import CALLBACK_NAMES, OPERATION_NAMES
 from ..onc.rpc_header import PROCEDURES
 from ..units import moment

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from ..layers.oncrpc_codes import (
     GSS_SERVICE_NAMES,
@@ -17,6 +16,7 @@ from ..layers.oncrpc_codes import (
     RPCSEC_GSS_DESTROY,
     RPCSEC_GSS_INIT,
 )
+from ..named_tuple import NamedTuple
 from ..onc.shapes.messages import reply_tree
 from ..onc.shapes.types import SparseBytes
 from ..onc.xdr import opaque_at, word

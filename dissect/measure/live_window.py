@@ -9,11 +9,11 @@ import heapq
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 
 from ..arrays import Int64s, distinct, take
+from ..named_tuple import NamedTuple
 from ..percentiles import Distribution, Samples
 from ..rpcrdma.rpc_table import STATES, RpcTable
 from ..rpcrdma.rpcs import DUPLICATE_REPLY

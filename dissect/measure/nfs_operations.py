@@ -15,12 +15,13 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Bytes, Int64s, Rows, coded_keys, gathered, take, unique
+from ..named_tuple import NamedTuple
 from ..onc import file_operations as file_events
 from ..onc.compound import compound_reply, operation_names
 from ..onc.file_operations import Constant, FileEvent, FileLayout, FileOperation, Source, file_layout

@@ -7,12 +7,12 @@ Messages of all connections are taken in the order of time, a batch of frames at
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import NamedTuple
 
 import numpy as np
 
 from ..arrays import Int64s, Rows, distinct, take, unique
 from ..layers.rpcrdma_codes import RDMA_NOMSG
+from ..named_tuple import NamedTuple
 from ..onc.compound import (
     OP_OPEN,
     SlotResult,

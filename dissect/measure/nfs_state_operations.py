@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
+from ..named_tuple import NamedTuple
 from ..onc.compound import OP_GETATTR, OP_OPEN, CompoundWalk, compound_call, compound_reply, walk_filehandles
 from ..onc.rpc_header import GssCredential, call_head, results_at
 from ..onc.shapes.decode_cache import Layout, Layouts

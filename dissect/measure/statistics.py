@@ -14,7 +14,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import itemgetter
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 from ..arrays import Int64s, coded, distinct, kept, some, take
 from ..layers.rpcrdma_codes import RDMA_NOMSG
 from ..link.packets import skipped_words
+from ..named_tuple import NamedTuple
 from ..percentiles import NO_SAMPLES, Distribution, Samples, added, histogram
 from ..rpcrdma.analyzer import Analyzer
 from ..rpcrdma.conversation import Conversation

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 import numpy as np
+
+from ..named_tuple import NamedTuple
 
 SECOND = 1_000_000_000
 DAY = 86400 * SECOND

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from struct import error as StructError
-from typing import NamedTuple
 
+from ..named_tuple import NamedTuple
 from .compound import (
     OP_GETDEVICEINFO,
     OP_LAYOUTGET,

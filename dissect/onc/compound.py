@@ -13,12 +13,12 @@ import struct as _struct
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from struct import Struct, error as StructError
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import FEW, Bytes, Int64s, Rows, coded, distinct, gather, take, unique, words_at
+from ..named_tuple import NamedTuple
 from .shapes.attributes4 import ATTRIBUTE_BITS, FATTR4, NUMBERED
 from .shapes.nfs4 import CALLBACK_OPERATIONS, OPERATIONS
 from .shapes.rfc7530 import CREATE4ARGS, OPEN4ARGS, READ4RESOK

@@ -9,11 +9,12 @@ from contextlib import suppress
 from functools import cached_property, partial
 from itertools import repeat
 from struct import error as StructError
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ..arrays import Bytes, Int64s, bytes_at, gathered, words_at
+from ..named_tuple import NamedTuple
 from ..onc import nfs3
 from .compound import (
     ATTRIBUTE_FILEHANDLE,

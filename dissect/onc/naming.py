@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
 
+from ..named_tuple import NamedTuple
 from .rpc_header import MOUNT, NFS, NFS_CALLBACK
 
 NOTHING, FOUND, REMOVED, OTHER = "nothing", "found", "removed", "other"

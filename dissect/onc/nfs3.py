@@ -7,8 +7,8 @@ RFC 8267 lets travel in chunks.
 from __future__ import annotations
 
 from struct import error as StructError
-from typing import NamedTuple
 
+from ..named_tuple import NamedTuple
 from .shapes import rfc1813
 from .shapes.skips import place_of, skip_of, steps_to
 from .xdr import Malformed, Skip, as_skip, opaque, opaque_at, word

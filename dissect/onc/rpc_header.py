@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import dropwhile
 from struct import Struct, error as StructError
-from typing import NamedTuple
 
 from ..layers.oncrpc_codes import (
     ACCEPT_STATUS_NAMES,
@@ -29,6 +28,7 @@ from ..layers.oncrpc_codes import (
     RPCSEC_GSS_DATA,
     SUCCESS,
 )
+from ..named_tuple import NamedTuple
 from ..onc import nfs3
 from .xdr import Data, round_up, word, words2
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ..layers.characteristics_codes import CHARACTERISTICS, Characteristic, characteristic_name, option_name
 from ..measure.statistics import Share
+from ..named_tuple import NamedTuple
 from ..onc.rpc_header import procedure_label, program_label
 from ..percentiles import Distribution
 from ..rpcrdma.conversation import Conversation

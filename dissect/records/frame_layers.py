@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..link.numbers import COOKED, ERF, ETHERNET, INFINIBAND, LINUX_SLL2, RAW_IP
+from ..named_tuple import NamedTuple
 from ..transport.iwarp.fpdus import WRONG_CRC
 from ..transport.iwarp.segments import FPDU, RECORD, IwarpSegment, Part
 from ..units import count, plural

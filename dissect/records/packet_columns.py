@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import chain, compress
 from operator import attrgetter
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ from ..link.locate import locate
 from ..link.packets import FLAG_ACK_REQUEST, FLAG_SOLICITED, PACKET, decode
 from ..measure.file_names import PathLearner
 from ..measure.filters import MAX_FRAME, FrameRange, includes
+from ..named_tuple import NamedTuple
 from ..onc.compound import OperationSequences
 from ..onc.rpc_header import NFS, NFS_CALLBACK, program_name
 from ..onc.statuses import OK

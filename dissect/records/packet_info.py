@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..arrays import Bytes
 from ..frames import FrameBatch
@@ -19,6 +19,7 @@ from ..link.fragments import TcpFragments
 from ..link.locate import AddressTable, locate
 from ..link.packets import FLAG_ACK_REQUEST, FLAG_SOLICITED
 from ..link.tcp import ACK, CWR, ECE, FIN, PSH, RST, SYN, URG
+from ..named_tuple import NamedTuple
 from ..onc.rpc_header import call_head, program_name
 from ..onc.summary import call_summary, path_words, reply_summary
 from ..rpcrdma.analyzer import Analyzer

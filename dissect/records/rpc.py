@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ..layers.characteristics_codes import option_name
 from ..layers.rpcrdma_codes import DIRECTION_NAMES, NO_RDMA, procedure_name
+from ..named_tuple import NamedTuple
 from ..onc.shapes.types import (
     ADDRESS,
     BOOL,

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.ma import MaskedArray
@@ -17,6 +17,7 @@ from ..arrays import Int64s, coded_keys, take
 from ..frames import Place
 from ..layers.oncrpc_codes import RPCSEC_GSS_DATA
 from ..layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
+from ..named_tuple import NamedTuple
 from ..onc.rpc_header import GssCredential
 from ..onc.shapes.decode_cache import caller
 from ..rpcrdma.messages import Message

@@ -6,7 +6,9 @@ A record names its layout in ``schema`` ("rdmascope.rpc/2.0") and the type in ``
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
+
+from ..named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from ..frames import Place  # With it NumPy, which not every command waits for.

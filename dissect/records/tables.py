@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.ma import MaskedArray, getmaskarray
@@ -14,6 +14,7 @@ from ..layers.oncrpc_codes import GSS_PROCEDURE_NAMES, GSS_SERVICE_NAMES
 from ..layers.opcodes import opcode_name
 from ..layers.rpcrdma_codes import DIRECTION_NAMES, procedure_name
 from ..layers.transports import TRANSPORTS
+from ..named_tuple import NamedTuple
 from ..onc.file_operations import TYPE_NAMES
 from ..onc.hashes import HashedHandle, handle_hash
 from ..onc.rpc_header import GssCredential, program_name

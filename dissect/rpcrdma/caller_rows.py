@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
 
 from ..arrays import Int64s
 from ..layers.rpcrdma_codes import NO_RDMA
+from ..named_tuple import NamedTuple
 from ..transport.connection import Link
 from ..transport.runs import SendRun
 from .dispatch import Dispatcher

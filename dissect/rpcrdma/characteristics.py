@@ -6,7 +6,7 @@ The tables are ``layers/characteristics_codes.py``; a new option is a row there 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..layers.characteristics_codes import (
     OPTIONS,
@@ -17,6 +17,7 @@ from ..layers.characteristics_codes import (
     Characteristic,
     interpret,
 )
+from ..named_tuple import NamedTuple
 
 MAX_WORDS = 64
 """Words of an xcharsubset that are read; the XDR sets no limit, and no message has room for so many characteristics."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, overload
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Bytes, Int64s, Rows, take
 from ..layers.rpcrdma_codes import RDMA_NOMSG
+from ..named_tuple import NamedTuple
 from ..transport.operations import Operation
 from ..transport.runs import TransferOperations, first_bytes
 from .chunk_lists import READ_LIST, REPLY_CHUNK, WRITE_LIST

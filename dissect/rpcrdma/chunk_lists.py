@@ -7,12 +7,11 @@ chunk.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Bytes, Int64s, Rows, big_endian_words, gathered
+from ..named_tuple import NamedTuple
 
 READ_LIST, WRITE_LIST, REPLY_CHUNK = range(3)
 """Where in the header a segment stands."""

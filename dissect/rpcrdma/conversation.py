@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple
 
 from ..layers.characteristics_codes import CHARACTERISTICS, XCHAR_RBSIZ
 from ..layers.cm_codes import is_ipoib
 from ..layers.private_data_codes import PrivateData, find_private_data
+from ..named_tuple import NamedTuple
 from ..transport.connection import ENDS as ENDS, NONE_OF_EITHER, Connection, Pair
 from .negotiation import VERSION_2_INLINE, InForce, Negotiation
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
-from typing import NamedTuple
 
 from ..layers.characteristics_codes import OPTIONS, option_name
 from ..layers.oncrpc_codes import CALL, REPLY
@@ -25,6 +24,7 @@ from ..layers.rpcrdma_codes import (
     RDMA_OPTIONAL,
     error_name,
 )
+from ..named_tuple import NamedTuple
 from ..onc import rpc_header, rpc_header as rpc
 from ..onc.xdr import word
 from ..transport.connection import raised

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from ..named_tuple import NamedTuple
 from ..transport.operations import Operation
 from .rpcs import Latency, Rpc
 

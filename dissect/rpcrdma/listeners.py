@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Bytes, Int64s, Rows
+from ..named_tuple import NamedTuple
 from ..transport.operations import Operation
 from .messages import Message
 from .rpc_table import RpcNames, RpcRows

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
+from ..named_tuple import NamedTuple
 from ..onc.rpc_header import GssCredential
 from ..onc.shapes.messages import MessageTree, call_tree, reply_tree
 from ..onc.shapes.types import MAX_NODES, Node, SparseBytes

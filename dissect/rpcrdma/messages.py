@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
+from ..named_tuple import NamedTuple
 from ..transport.operations import Operation
 
 HEADER = 28

@@ -9,10 +9,11 @@ from bisect import bisect_left, insort
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from ..layers.characteristics_codes import Characteristic, option_name
 from ..layers.rpcrdma_codes import ERR_INVAL_OPTION, ERR_VERS, error_name
+from ..named_tuple import NamedTuple
 from .characteristics import InitXch, ReqXch, RespXch, UpdXch, decode_option
 from .messages import Message, TransportHeader
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import NamedTuple
 
+from ..named_tuple import NamedTuple
 from ..transport.operations import Operation
 from .messages import Message
 from .rpcs import Rpc

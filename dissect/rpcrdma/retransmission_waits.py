@@ -9,11 +9,12 @@ it is recognised by the length of the pause, which is that of a timer of the sen
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from ..arrays import Int64s, Rows, places, some, stretches, unique
+from ..named_tuple import NamedTuple
 from ..transport.connection import Connection
 from ..transport.operations import READ
 from ..transport.retransmissions import (

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from itertools import chain
 from operator import attrgetter
 from struct import Struct
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from ..arrays import Bytes, Int64s, Rows, big_endian_words, gathered, joined, places, stretches, take, unique, words_at
 from ..layers.oncrpc_codes import GSS_INTEGRITY, GSS_PRIVACY, MSG_ACCEPTED, REPLY, RPCSEC_GSS_DATA, SUCCESS
 from ..layers.rpcrdma_codes import RDMA_NOMSG
+from ..named_tuple import NamedTuple
 from ..onc import binding
 from ..onc.rpc_header import MAX_AUTH, GssCredential
 from ..transport.operations import Operation

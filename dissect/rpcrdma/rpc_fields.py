@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from struct import pack
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Bytes, Int64s, Rows, bytes_at, distinct, gathered, words_at
 from ..layers.rpcrdma_codes import NO_RDMA, RDMA_MSG
+from ..named_tuple import NamedTuple
 from ..onc.rpc_header import call_head, reply_header
 from ..onc.shapes.decode_cache import (
     ARGUMENTS,

@@ -64,7 +64,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import compress
-from typing import NamedTuple, overload
+from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,6 +72,7 @@ from numpy.typing import NDArray
 from ..arrays import Bytes, Int64s, Rows, put, some, take, unique
 from ..layers.oncrpc_codes import RPCSEC_GSS_DATA
 from ..layers.rpcrdma_codes import NO_RDMA, RDMA_MSG
+from ..named_tuple import NamedTuple
 from ..onc.compound import ends_inside
 from ..onc.rpc_header import GssCredential
 from ..transport.operations import Operation

@@ -6,8 +6,9 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter, itemgetter
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
+from ..named_tuple import NamedTuple
 from ..onc.rpc_header import GssCredential
 from ..transport.connection import Connection
 from ..transport.operations import Operation

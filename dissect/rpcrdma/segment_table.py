@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from operator import attrgetter
-from typing import NamedTuple
 
+from ..named_tuple import NamedTuple
 from ..transport.operations import READ, WRITE, Kind
 from .rpcs import Rpc, SegmentUse
 

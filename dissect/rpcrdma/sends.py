@@ -7,7 +7,6 @@ in it; a property test holds the two ways equal.  What is unusual is left to the
 from __future__ import annotations
 
 from struct import pack
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +27,7 @@ from ..layers.oncrpc_codes import (
     SYSTEM_ERR,
 )
 from ..layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
+from ..named_tuple import NamedTuple
 from ..onc import compound as nfs4
 from ..onc.compound import OperationSequences, compound_calls
 from ..onc.rpc_header import MAX_AUTH, NLM, procedure_name

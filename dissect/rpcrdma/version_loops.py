@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
-from typing import NamedTuple
 
+from ..named_tuple import NamedTuple
 from .conversation import Conversation
 
 MAX_REFUSALS = 4096

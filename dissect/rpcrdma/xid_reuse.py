@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from ..layers.rpcrdma_codes import RDMA_ERROR
+from ..named_tuple import NamedTuple
 from .messages import Message, TransportHeader, WriteChunk
 from .rpc_numbers import AnsweredXids
 from .rpcs import Rpc

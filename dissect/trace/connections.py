@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
+from ..named_tuple import NamedTuple
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.listeners import Listener
 from ..transport.connection import Connection, Endpoint

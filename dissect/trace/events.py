@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import NamedTuple
+
+from ..named_tuple import NamedTuple
 
 Value = int | str | None
 

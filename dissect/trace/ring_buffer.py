@@ -10,8 +10,8 @@ import struct
 from collections.abc import Callable, Mapping
 from ipaddress import IPv4Address, IPv6Address
 from operator import itemgetter
-from typing import NamedTuple
 
+from ..named_tuple import NamedTuple
 from .events import EVENTS, LONG, RENAMED, Value
 
 PADDING, TIME_EXTEND, TIME_STAMP = 29, 30, 31

@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
 
 from ..layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
+from ..named_tuple import NamedTuple
 from ..onc.rpc_header import MOUNT, NFS, NFS_CALLBACK, NFSACL, NLM, PORTMAP, PROCEDURES, STATUS_MONITOR, procedure_name
 from ..onc.shapes.decode_cache import NO_FIELDS
 from ..onc.status import nfs4_status

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from ..layers.rpcrdma_codes import RDMA_NOMSG
+from ..named_tuple import NamedTuple
 from ..onc.hashes import hashed_handle
 from ..onc.rpc_header import NFS
 from ..onc.xdr import round_up

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from operator import attrgetter, itemgetter
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
+from ..named_tuple import NamedTuple
 from .retransmissions import InferredLoss, SenderLedger
 
 MAX_GAPS = 256

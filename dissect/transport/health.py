@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Int64s, Rows, every, some, steps, stretches, take
 from ..layers import opcodes
+from ..named_tuple import NamedTuple
 from ..percentiles import NO_SAMPLES, Distribution, Samples, added, distribution
 from .connection import OF_TCP, Endpoint
 from .retransmissions import NO_CAUSES, NONE, InferredLoss, Retransmission, Tally

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple
 
 import numpy as np
 
 from ..arrays import Bytes, Rows, copied, owned
+from ..named_tuple import NamedTuple
 
 
 class Kind(IntEnum):

@@ -12,11 +12,11 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import NamedTuple
 
 import numpy as np
 
 from ..arrays import Int64s, Rows, places
+from ..named_tuple import NamedTuple
 from .operations import Kind, Operation
 
 MAX_INTERVALS = 512

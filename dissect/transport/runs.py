@@ -11,13 +11,14 @@ import weakref
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from operator import itemgetter
-from typing import NamedTuple, cast, overload
+from typing import cast, overload
 
 import numpy as np
 
 from ..arrays import Bytes, Int64s, Rows, coded, places, some, take, unique
 from ..layers import opcodes
 from ..link.packets import PACKET
+from ..named_tuple import NamedTuple
 from .operations import READ, SEND, Delivered, Kind, Operation, Payload
 
 TRANSFER = np.dtype(

@@ -6,13 +6,14 @@ Looking at one queue after the other costs more than its packets.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Int64s, Rows, places, stretches, take
 from ..layers import opcodes
+from ..named_tuple import NamedTuple
 from .health import READ_REQUEST, Acknowledgements, AnsweredBatch
 
 BEYOND = 1 << 40

@@ -4,7 +4,6 @@ tshark is known to be wrong."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +15,7 @@ from ..layers.columns import compiled
 from ..layers.iwarp_codes import DDP_LAYER, INVALIDATING, LLP_LAYER, OPCODES, RDMA_LAYER, TERMINATE
 from ..layers.rpcrdma_codes import PROCEDURE_NAMES, RDMA_DONE, RDMA_ERROR, RDMA_NOMSG
 from ..link.packets import PacketBatch
+from ..named_tuple import NamedTuple
 from ..rpcrdma.messages import Message, TransportHeader
 from ..rpcrdma.outcome import OTHER_XID
 from ..rpcrdma.rpcs import Rpc

@@ -5,9 +5,9 @@ all, with the same bytes under a name that means the same.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 from zlib import crc32
 
+from ..named_tuple import NamedTuple
 from ..onc.hashes import stateid_hash
 from ..onc.shapes.messages import MessageTree
 from ..onc.shapes.types import Node, XdrAttributes, XdrBitmap, XdrInteger, XdrList, XdrOpaque

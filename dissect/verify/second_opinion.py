@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from heapq import merge
 from itertools import groupby, repeat, zip_longest
 from operator import itemgetter
-from typing import NamedTuple
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from ..layers import opcodes
 from ..layers.opcodes import IS_LAST, IS_ONLY, IS_RC, IS_READ_RESPONSE, IS_SEND
 from ..layers.rpcrdma_codes import RDMA_ERROR, RDMA_MSG, RDMA_MSGP, RDMA_NOMSG, RDMA_OPTIONAL
 from ..link.packets import PacketBatch
+from ..named_tuple import NamedTuple
 from ..rpcrdma.listeners import Listener
 from ..rpcrdma.messages import Message, Segment
 from ..rpcrdma.rpcs import Rpc

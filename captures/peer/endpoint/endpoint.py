@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from rdmascope.dissect.layers.characteristics_codes import (
     BKREQSUP_GENL,
@@ -35,6 +35,7 @@ from rdmascope.dissect.layers.rpcrdma_codes import (
     RDMA_NOMSG,
     RDMA_OPTIONAL,
 )
+from rdmascope.dissect.named_tuple import NamedTuple
 from rdmascope.dissect.onc import binding
 from rdmascope.dissect.onc.rpc_header import call_header
 from rdmascope.dissect.rpcrdma.characteristics import InitXch, OptionNoun, ReqXch, RespXch, UpdXch, decode_option

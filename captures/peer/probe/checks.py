@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from struct import pack
-from typing import NamedTuple
 
 from rdmascope.dissect.audit.rule import Rule, all_rules
 from rdmascope.dissect.layers.characteristics_codes import EXPERIMENTAL, ROPT_INITXCH
@@ -24,6 +23,7 @@ from rdmascope.dissect.layers.rpcrdma_codes import (
     error_name,
     procedure_name,
 )
+from rdmascope.dissect.named_tuple import NamedTuple
 from rdmascope.dissect.onc.rpc_header import reply_header
 from rdmascope.dissect.rpcrdma.messages import ReadChunk, Segment, TransportHeader, WriteChunk
 

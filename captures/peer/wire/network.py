@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass, field
 from functools import cache
 from ipaddress import ip_address
-from typing import Any, NamedTuple
+from typing import Any
 
 from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.inet6 import IPv6
@@ -51,6 +51,7 @@ from rdmascope.dissect.layers.mpa import (
 )
 from rdmascope.dissect.layers.opcodes import ICRC_BYTES, OPCODE_NAMES, PATH_MTU
 from rdmascope.dissect.layers.roce import AETH, BTH, DETH, IETH, RETH
+from rdmascope.dissect.named_tuple import NamedTuple
 from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT
 from rdmascope.dissect.rpcrdma.messages import Segment
 

@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from ipaddress import ip_address
-from typing import Any, NamedTuple
+from typing import Any
 
 from rdmascope.dissect.layers.characteristics_codes import XCHAR_BRS, XCHAR_RBSIZ, XCHAR_REQREMINV
 from rdmascope.dissect.layers.opcodes import PATH_MTU
+from rdmascope.dissect.named_tuple import NamedTuple
 from rdmascope.dissect.rpcrdma.messages import Segment
 
 from ...errors import CaptureError

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
 
+from ...named_tuple import NamedTuple
 from ...rpcrdma.conversation import ENDS
 from ...transport.health import DirectionHealth, Pauses, TransportHealth
 from ...transport.retransmissions import DUPLICATE, InferredLoss, Retransmission, delays

@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import pairwise
 from struct import error as StructError
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import Bytes, Int64s, gathered, words_at
+from ...named_tuple import NamedTuple
 from ..linux_operations import linux_operation
 from ..xdr import Malformed, as_skip, round_up, word
 from .attributes4 import ATTRIBUTE_BITS

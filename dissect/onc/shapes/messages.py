@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from ...layers.oncrpc_codes import GSS_INTEGRITY, GSS_PRIVACY, RPCSEC_GSS, RPCSEC_GSS_DATA, SUCCESS
+from ...named_tuple import NamedTuple
 from ..rpc_header import GssCredential, procedure_name, program_name
 from .registry import procedure_shape
 from .rfc5531 import GSS_ARGUMENTS, GSS_RESULTS, RPC_CALL, RPC_GSS_PRIV_DATA, RPC_REPLY, integrity_data

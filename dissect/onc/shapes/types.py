@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
+from ...named_tuple import NamedTuple
 from ..xdr import Data, hyper, round_up, word
 
 DECIMAL, HEXADECIMAL, OCTAL = "decimal", "hexadecimal", "octal"

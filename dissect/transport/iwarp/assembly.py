@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from ...arrays import Bytes, Int64s, Rows, among, joined, places
 from ...intervals import IntervalSet
 from ...layers import iwarp_codes as codes
 from ...link.packets import PACKET
+from ...named_tuple import NamedTuple
 from ...percentiles import Samples
 from ...serial import TCP_SEQUENCE
 from .. import operations

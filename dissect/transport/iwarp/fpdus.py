@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from ...layers.fpdus import (
     verify_crc,
 )
 from ...layers.iwarp_codes import HEADER_BYTES, OPCODES, READ_REQUEST
+from ...named_tuple import NamedTuple
 from ...serial import DDP_MSN
 from .stream import PendingBytes, Window, without_markers
 

@@ -7,7 +7,6 @@ from bisect import bisect_left, bisect_right
 from collections import Counter, deque
 from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from ...arrays import Bytes, Int64s, Rows, places, some, steps, take
 from ...layers import opcodes
 from ...link.tcp import ACK, FIN, LARGEST, RIGHT, RST, SYN, WRONG
+from ...named_tuple import NamedTuple
 from ...serial import TCP_SEQUENCE
 from ...units import duration
 from ..connection import Connection

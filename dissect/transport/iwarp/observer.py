@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +15,7 @@ from ...layers.iwarp_codes import REQUEST_KEY
 from ...layers.oncrpc_codes import LAST_FRAGMENT
 from ...link.addresses import AddressTable
 from ...link.tcp import ACK, RST, SYN, verify_checksums
+from ...named_tuple import NamedTuple
 from ...serial import TCP_SEQUENCE
 from ..connection import BY_TCP, Registry
 from ..operations import Operation

@@ -6,13 +6,13 @@ Looking at one connection after the other costs more than its segments.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import Bytes, Int64s, Rows, places, some, steps, stretches, take, unique
 from ...link.tcp import ACK, ECE, FIN, RIGHT, RST, SYN, WRONG
+from ...named_tuple import NamedTuple
 from ...serial import TCP_SEQUENCE
 from ..connection import AT_END
 from ..health import SEEN

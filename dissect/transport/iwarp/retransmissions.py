@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import Bytes, Int64s, Rows, places, some, steps
 from ...link.tcp import sack_blocks
+from ...named_tuple import NamedTuple
 from ...serial import TCP_SEQUENCE
 from ..connection import MAX_CONTRADICTED, Gap, fill_gaps, overlapping, with_gap
 from ..retransmissions import DUPLICATE, LATE, OpenRetransmission, Retransmission, SenderLedger, Silences

@@ -6,7 +6,6 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from ...arrays import Bytes, Rows
 from ...frames import FrameBatch
 from ...layers.iwarp_codes import OPCODES
 from ...link.tcp import ACK, SYN, WINDOW_SCALE, options
+from ...named_tuple import NamedTuple
 from ...serial import TCP_SEQUENCE
 from ..connection import Connection
 from .fpdus import TAGGED_HEADER, UNTAGGED_HEADER, Fpdus, ReadRequest

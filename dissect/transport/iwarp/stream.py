@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from functools import cached_property
 from heapq import heappop, heappush
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from ...arrays import Bytes, Int64s, Rows, copied, every, gathered, joined, kept
 from ...intervals import IntervalSet
 from ...layers.fpdus import MarkerGrid, fpdu_bytes
 from ...link.tcp import SYN
+from ...named_tuple import NamedTuple
 from ...serial import TCP_SEQUENCE
 from ..connection import Gap, with_gap
 from ..sections import BEYOND, QueueSections

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple
 
 import numpy as np
 
 from ...arrays import Bytes, Int64s, Rows, joined, places, some, take, unique
 from ...layers import opcodes
+from ...named_tuple import NamedTuple
 from ...serial import PSN
 from ..connection import Connection, raised
 from ..operations import Delivered, Kind, Operation, Payload

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator
 from functools import lru_cache, partial
 from itertools import repeat
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from ...layers.cm_codes import CLASS_CM, CM_LAYERS, IP_CM_SIZE, METHOD_SEND, REJ
 from ...layers.columns import Column, compiled
 from ...layers.opcodes import PATH_MTU
 from ...link.addresses import AddressTable
+from ...named_tuple import NamedTuple
 from ..connection import Endpoint
 from .pairing import flow_key
 

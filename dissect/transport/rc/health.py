@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from functools import cache
-from typing import NamedTuple
 
 import numpy as np
 
 from ...arrays import Int64s, Rows, joined, some
 from ...layers import opcodes
+from ...named_tuple import NamedTuple
 from ...percentiles import NO_SAMPLES, added
 from ...serial import PSN
 from ...units import duration

@@ -5,12 +5,12 @@ from __future__ import annotations
 import marshal
 from collections.abc import Sequence
 from operator import itemgetter
-from typing import NamedTuple
 
 import numpy as np
 
 from ...arrays import Bytes, Rows, take
 from ...layers import opcodes
+from ...named_tuple import NamedTuple
 from ..connection import Connection
 from ..operations import Delivered, Operation
 from ..runs import Run, postponed

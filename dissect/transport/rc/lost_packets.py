@@ -9,13 +9,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Container, Iterable, Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
 import numpy as np
 
 from ...arrays import Bytes, Int64s, Rows, places, some, take
 from ...intervals import IntervalSet
 from ...layers import opcodes
+from ...named_tuple import NamedTuple
 from ...serial import PSN
 from ..connection import Connection, Gap, fill_gaps, overlapping, raised, with_gap
 

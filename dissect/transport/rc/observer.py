@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from operator import attrgetter, itemgetter
-from typing import NamedTuple
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from ...layers import opcodes
 from ...layers.transports import TRANSPORTS
 from ...link.addresses import AddressTable
 from ...link.packets import PacketBatch, is_management
+from ...named_tuple import NamedTuple
 from ...serial import PSN
 from ..connection import (
     AT_END,

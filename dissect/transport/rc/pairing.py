@@ -11,13 +11,13 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import Bytes, Int64s, Rows, take, unique
 from ...layers import opcodes
+from ...named_tuple import NamedTuple
 
 
 def flow_key(source: int, destination: int, dest_qp: int) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from ...arrays import Bytes, Int64s, Rows, among, places, some, take
 from ...intervals import IntervalSet
 from ...layers import opcodes
+from ...named_tuple import NamedTuple
 from ...serial import PSN
 from ..connection import Connection
 from ..operations import Operation

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from operator import itemgetter
-from typing import NamedTuple
 
 import numpy as np
 
 from ...arrays import Int64s, Rows, joined, places, some, take
 from ...layers import opcodes
+from ...named_tuple import NamedTuple
 from ...serial import PSN
 from ..connection import Gap, fill_gaps, overlapping, with_gap
 from ..health import NegativeAcknowledgement

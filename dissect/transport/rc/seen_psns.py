@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
 from zlib import crc32
 
 import numpy as np
 
 from ...arrays import Bytes, Int64s, Rows, copied, gathered, joined, places, put, some, take
 from ...layers import opcodes
+from ...named_tuple import NamedTuple
 from ..connection import Connection
 from ..runs import BEHIND
 from .reads import READ_REQUEST, spans

@@ -11,13 +11,13 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from operator import attrgetter
-from typing import NamedTuple
 
 import numpy as np
 
 from ...arrays import Bytes, Int64s, Rows, among, owned, places, some, take
 from ...intervals import IntervalSet
 from ...layers import opcodes
+from ...named_tuple import NamedTuple
 from ...serial import PSN
 from ..connection import Connection, Gap, ReusedPsn, raised
 from ..operations import Delivered
