@@ -105,8 +105,7 @@ def _boundaries(feed: Feed, byte_order: str, limits: Limits) -> tuple[Int64s, in
         if at > last:
             break
         append(at)
-        (size,) = captured(view, at)
-        at += 16 + size
+        at += 16 + captured(view, at)[0]
     return np.array(starts, np.int64), at
 
 

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ..arrays import Int64s, Rows, places, some, stretches, unique
+from ..arrays import Int64s, Rows, every, places, some, stretches, unique
 from ..named_tuple import NamedTuple
 from ..transport.connection import Connection
 from ..transport.operations import READ
@@ -50,6 +50,9 @@ SLACK_TCP = 0.3
 """TCP's timers have the round trip in them, with what acknowledgements are delayed (RFC 6298, 2)."""
 
 
+_NO_FRAMES = np.empty(0, np.int64)
+
+
 class TransportWaits(Protocol):
     """What the health of a connection's transport tells."""
 
@@ -83,19 +86,22 @@ def charge_objects(rpcs: Sequence[Rpc], connection: Connection, transport: Trans
     """Note what RPCs of one connection waited."""
     recoveries = transport.recoveries
     least = _least(transport)
-    chosen = [
-        rpc for rpc in rpcs if recoveries is not None or (rpc.latency is not None and rpc.latency.server >= least)
-    ]
-    if not chosen:
-        return
+    chosen = [rpc for rpc in rpcs if recoveries or (rpc.latency is not None and rpc.latency.server >= least)]
     waits = NO_WAITS
-    if recoveries is not None:
+    if recoveries:
         waits = recoveries.waits(_spans(_object_spans(chosen)))
-    timed = [at for at, rpc in enumerate(chosen) if rpc.latency is not None]
-    charges = _charged(_object_columns([chosen[at] for at in timed]), _of(waits, timed), connection, transport)
-    for at in set(waits.rpc.tolist()).difference(timed):
+    waiting = {*waits.rpc.tolist()}
+    timed = [
+        at
+        for at, rpc in enumerate(chosen)
+        if rpc.latency is not None and (at in waiting or rpc.latency.server >= least)
+    ]
+    for at in waiting.difference(timed):
         mine = waits.rpc == at
         chosen[at].retransmission_delay = int((waits.end[mine] - waits.start[mine]).sum())
+    if not timed:
+        return
+    charges = _charged(_object_columns([chosen[at] for at in timed]), _of(waits, timed), connection, transport)
     for index in places(charges.waited).tolist():
         rpc = chosen[timed[index]]
         assert rpc.latency is not None
@@ -113,20 +119,36 @@ def charge_rows(rpcs: RpcRows, transports: Callable[[int], TransportWaits]) -> N
     starts = stretches(connections[order])
     numbers, longest = connections[order[starts]].tolist(), np.maximum.reduceat(waited[order], starts).tolist()
     edges = [*starts.tolist(), len(order)]
+    first_frames, last_frames = (
+        _extents(rpcs) if any(transports(number).recoveries for number in numbers) else (_NO_FRAMES, _NO_FRAMES)
+    )
     for number, limit, first, end in zip(numbers, longest, edges, edges[1:], strict=False):
         transport, mine = transports(number), order[first:end]
-        if transport.recoveries is None:
-            least = _least(transport)
-            if limit < least:
-                continue
-            mine = mine[waited[mine] >= least]
+        least, recoveries = _least(transport), transport.recoveries
+        if not recoveries and limit < least:
+            continue
+        wanted = waited[mine] >= least
+        if recoveries:
+            wanted |= recoveries.between(first_frames[mine], last_frames[mine])
+        mine = mine[wanted]
         timed = rpcs.rows["latency"][mine] >= 0
-        _charge_rows(rpcs, number, mine[timed], transport)
-        if transport.recoveries is not None and not timed.all():
-            _note_waits(rpcs, rpcs.rows, mine[~timed], transport.recoveries)
+        if some(timed):
+            _charge_rows(rpcs, number, mine[timed], transport)
+        if recoveries and not every(timed):
+            _note_waits(rpcs, rpcs.rows, mine[~timed], recoveries)
     for number in unique(rpcs.alone["connection"]).tolist():
-        if (recoveries := transports(number).recoveries) is not None:
+        if recoveries := transports(number).recoveries:
             _note_waits(rpcs, rpcs.alone, places(rpcs.alone["connection"] == number), recoveries)
+
+
+def _extents(rpcs: RpcRows) -> tuple[Int64s, Int64s]:
+    """The first and the last frame of each row's Operations."""
+    call, reply = (rpcs.rows[name].astype(np.int64) for name in ("call_frame", "reply_frame"))
+    first, last = np.minimum(call, reply), np.maximum(call, reply)
+    rpc, (_, _, first_frames, last_frames, *_) = _transfers(rpcs, rpcs.rows)
+    np.minimum.at(first, rpc, first_frames)
+    np.maximum.at(last, rpc, last_frames)
+    return first, last
 
 
 def _note_waits(rpcs: RpcRows, rows: Rows, mine: Int64s, recoveries: Recoveries) -> None:
@@ -145,8 +167,8 @@ def _charge_rows(rpcs: RpcRows, number: int, mine: Int64s, transport: TransportW
     replier = 1 - part["caller"].astype(np.int64)
     columns = _Rpcs(part["number"].astype(np.int64), replier, moments, frames)
     waits = NO_WAITS
-    if transport.recoveries is not None:
-        waits = transport.recoveries.waits(_row_spans(part, transfers))
+    if recoveries := transport.recoveries:
+        waits = recoveries.waits(_row_spans(part, transfers))
     charges = _charged(columns, waits, rpcs.conversations[number].connection, transport)
     at = places(charges.waited)
     rows["latency_retransmission"][mine[at]] = charges.waited[at]

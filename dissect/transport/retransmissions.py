@@ -11,9 +11,11 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from types import MappingProxyType
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..arrays import Int64s, Rows, places
 from ..named_tuple import NamedTuple
@@ -423,6 +425,8 @@ class Recoveries:
             else:
                 rows[RESPONSES + retransmission.initiator].append(row)
         self._lanes = [_lane(row) for row in rows]
+        self._all = _lane([*chain.from_iterable(rows)])
+        """The same of all lanes."""
 
     def __bool__(self) -> bool:
         return any(len(lane.lost) for lane in self._lanes)
@@ -431,6 +435,11 @@ class Recoveries:
     def recovered(self) -> tuple[bool, bool]:
         """Whether anything that endpoint 0 and endpoint 1 sent was lost and retransmitted."""
         return len(self._lanes[0].lost) > 0, len(self._lanes[1].lost) > 0
+
+    def between(self, first_frames: Int64s, last_frames: Int64s) -> NDArray[np.bool_]:
+        """Which of these stretches of frames any interval reaches into: what was sent in no other waited."""
+        low, end = self._all.reached.searchsorted(first_frames), self._all.lost_frame.searchsorted(last_frames, "right")
+        return np.asarray(low < end)
 
     def waits(self, spans: Spans) -> Waits:
         """What each RPC waited: the overlap of its Operations' time with the intervals that these could not pass."""
