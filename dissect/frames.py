@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .arrays import Bytes, Rows
+from .arrays import Bytes, Int64s, Rows
 from .named_tuple import NamedTuple
 
 FRAME = np.dtype(
@@ -84,6 +84,13 @@ class FrameBatch:
         rows = self.rows.copy()
         rows["number"] += frames
         return FrameBatch(self.data, rows, {number + frames: text for number, text in self.comments.items()})
+
+    def indices(self, numbers: Rows) -> Int64s:
+        """Where in ``rows`` the frames of some numbers are, all of which are in this batch."""
+        known = self.rows["number"]
+        if len(numbers) and int(known[-1]) - int(known[0]) == len(known) - 1:
+            return numbers.astype(np.int64) - int(known[0])
+        return np.asarray(known.searchsorted(numbers))
 
     def frame(self, number: int) -> Frame:
         """The frame of this number; raises KeyError where it is not in this batch."""

@@ -24,7 +24,7 @@ from itertools import pairwise, repeat
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Bytes, Int64s, Rows, anywhere, gather, gathered, piece_type, places, take
+from ..arrays import Bytes, Int64s, Rows, anywhere, every, gather, gathered, piece_type, places, some, take
 from ..frames import FrameBatch
 from ..named_tuple import NamedTuple
 from .opcodes import BTH_BYTES, EXTENDED_BYTES, ICRC_BYTES
@@ -270,7 +270,7 @@ def icrc_verdicts(batch: FrameBatch, rows: Rows) -> NDArray[np.int8]:
     """
     bth = rows["bth"].astype(np.int64)
     end = packet_ends(rows)
-    frames = take(batch.rows, np.searchsorted(batch.rows["number"], rows["frame"]))
+    frames = take(batch.rows, batch.indices(rows["frame"]))
     start, stop = frames["offset"], frames["offset"] + frames["captured"]
     verdicts = np.full(len(rows), UNVERIFIED, np.int8)
     open_ = end <= stop
@@ -278,20 +278,26 @@ def icrc_verdicts(batch: FrameBatch, rows: Rows) -> NDArray[np.int8]:
     shapes += [(False, True, IPV6_BYTES + UDP_BYTES), (False, False, IPV6_BYTES)]
     for ipv4, udp, before in shapes:
         where = places(open_ & (bth - before >= start))
-        if not len(where):
-            continue
-        where = where[_fits(batch.data, bth[where] - before, end[where], ipv4, udp, before)]
+        first = batch.data[bth[where] - before]
+        where = where[first == (0x40 | (before - UDP_BYTES) // 4) if ipv4 else first >> 4 == 6]
+        begin, behind = bth[where] - before, end[where]
+        headers = gathered(batch.data, before + BTH_BYTES, begin)
+        fits = _fits(headers, behind - begin, ipv4, udp, before)
+        if not every(fits):
+            where, begin, behind, headers = where[fits], begin[fits], behind[fits], headers[fits]
         if not len(where):
             continue
         open_[where] = False
-        verdicts[where] = _verify_shape(batch.data, bth[where], end[where], before, _variant(ipv4, udp, before))
-        if not open_.any():
+        verdicts[where] = _verify_shape(batch.data, begin, behind, headers, _variant(ipv4, udp, before))
+        if not some(open_):
             break
     local = places(open_ & (rows["transport"] == NATIVE))
     if len(local):
         local = local[lrh_starts(batch.data, rows[local], start[local], end[local]) == bth[local] - LRH_BYTES]
         open_[local] = False
-        verdicts[local] = _verify_shape(batch.data, bth[local], end[local], LRH_BYTES, _LOCAL_VARIANT, 0)
+        begin = bth[local] - LRH_BYTES
+        headers = gathered(batch.data, LRH_BYTES + BTH_BYTES, begin)
+        verdicts[local] = _verify_shape(batch.data, begin, end[local], headers, _LOCAL_VARIANT, 0)
     for index in places(open_).tolist():
         verdict = _behind_extensions(batch.data, int(start[index]), int(bth[index]), int(end[index]))
         verdicts[index] = UNVERIFIED if verdict is None else verdict
@@ -308,36 +314,32 @@ def _behind_extensions(data: Bytes, start: int, bth: int, end: int) -> bool | No
     return None
 
 
-def _fits(data: Bytes, start: Int64s, end: Int64s, ipv4: bool, udp: bool, before: int) -> NDArray[np.bool_]:
-    """Whether a network header of this shape starts at ``start``."""
+def _fits(headers: NDArray[np.uint8], length: Int64s, ipv4: bool, udp: bool, before: int) -> NDArray[np.bool_]:
+    """Whether these are network headers, of a known version, and so many bytes before a BTH, of packets so long."""
 
-    def word(at: Int64s) -> Int64s:
-        return data[at].astype(np.int64) << 8 | data[at + 1]
+    def word(at: int) -> Int64s:
+        return headers[:, at].astype(np.int64) << 8 | headers[:, at + 1]
 
     if ipv4:
-        first, protocol, place, length = 0x40 | (before - UDP_BYTES) // 4, _UDP, 9, word(start + 2)
-        version = data[start] == first
+        protocol, place, total = _UDP, 9, word(2)
     else:
-        protocol, place, length = (_UDP if udp else _BTH_IN_GRH), 6, word(start + 4) + IPV6_BYTES
-        version = data[start] >> 4 == 6
-    fits: NDArray[np.bool_] = version & (data[start + place] == protocol) & (start + length == end)
+        protocol, place, total = (_UDP if udp else _BTH_IN_GRH), 6, word(4) + IPV6_BYTES
+    fits: NDArray[np.bool_] = (headers[:, place] == protocol) & (total == length)
     if udp:
-        fits &= word(start + before - 6) == ROCE_PORT
+        fits &= word(before - 6) == ROCE_PORT
     return fits
 
 
 def _verify_shape(
-    data: Bytes, bth: Int64s, end: Int64s, before: int, variant: bytes, ones: int = 8
+    data: Bytes, begin: Int64s, end: Int64s, headers: NDArray[np.uint8], variant: bytes, ones: int = 8
 ) -> NDArray[np.bool_]:
     """The verdicts for packets that share one shape of headers, behind a number of bytes of ones."""
-    size = before + BTH_BYTES
-    headers = gathered(data, size, bth - before)
     headers |= np.frombuffer(variant, np.uint8)
     start = crc32(b"\xff" * ones)
-    right = find_right(data, bth - before, end, headers, start)
+    right = find_right(data, begin, end, headers, start)
     single = places(~right)
     if len(single):
-        right[single] = _verify_each(data, bth[single] + BTH_BYTES, end[single], headers[single], start)
+        right[single] = _verify_each(data, begin[single] + headers.shape[1], end[single], headers[single], start)
     return right
 
 
@@ -419,7 +421,7 @@ def vcrc_ok(batch: FrameBatch, rows: Rows) -> list[bool | None]:
     """
     data = batch.data
     verdicts: list[bool | None] = [None] * len(rows)
-    frames = batch.rows[np.searchsorted(batch.rows["number"], rows["frame"])]
+    frames = take(batch.rows, batch.indices(rows["frame"]))
     stop = frames["offset"] + frames["captured"]
     end = packet_ends(rows)
     start = lrh_starts(data, rows, frames["offset"], end)
