@@ -27,7 +27,7 @@ from ..layers.opcodes import BTH_BYTES, ICRC_BYTES
 from .locate import Located
 from .numbers import LINUX_SLL, LINUX_SLL2
 from .tcp import HEADER as TCP_HEADER
-from .walk_rows import count_carried
+from .walk_rows import WALK, count_carried
 
 DUPLICATE = "duplicate of a frame on another interface"
 """Key of the counts of frames that are passed over."""
@@ -62,49 +62,50 @@ class Duplicates:
         """The last batch, while only one interface was seen."""
         self._copies = 0
         """Of packets just before, in batches that have many."""
-        self._latest: Rows = np.zeros(0, _SEEN)
+        self._latest = dict(self._last)
         """The last packets of such a batch."""
 
     def drop(self, batch: FrameBatch, located: Located) -> Located:
         """``located`` without duplicates; they count in ``skipped``."""
         if not len(located) and not located.tcp:
             return located
-        if not self._possible(batch.rows):
-            self._before = batch, located
-            copies = self._mirrored(batch, located)
-            return located if copies is None else _without(located, MIRRORED, copies, np.zeros(0, np.bool_))
         if len(located.tcp) > 1 or (located.tcp and (np.diff(located.tcp[0]["row"]) < 0).any()):
             walk = np.concatenate(located.tcp)
             located = replace(located, tcp=[take(walk, np.argsort(walk["row"], kind="stable"))])
-        if self._before is not None:
-            before, self._before = self._before, None
-            self._last = {sight: sight(*before) for sight in self._last}
-        packets = self._find(_seen, batch, located)
-        segments = self._find(_seen_tcp, batch, located)
+        if not self._possible(batch.rows):
+            self._before = batch, located
+            find, why = self._mirrored, MIRRORED
+        else:
+            if self._before is not None:
+                before, self._before = self._before, None
+                self._last = {sight: sight(*before) for sight in self._last}
+            find, why = self._find, DUPLICATE
+        packets, segments = (find(sight, batch, located) for sight in self._last)
         if not (packets.any() or segments.any()):
             return located
-        return _without(located, DUPLICATE, packets, segments)
+        return _without(located, why, packets, segments)
 
-    def _mirrored(self, batch: FrameBatch, located: Located) -> Rows | None:
-        """Which of the packets that are whole enough are copies of one just before; None without a mirror."""
-        words: Rows = gather(batch.data, located.bth[_whole(located)], (">u4", 3))
-        word = words[:, 1].astype(np.uint32) * np.uint32(0x9E3779B1) ^ words[:, 2]
+    def _mirrored(self, sight: Callable[[FrameBatch, Located], Rows], batch: FrameBatch, located: Located) -> Rows:
+        """Which of the packets, or segments, are copies of one just before; none without a mirror."""
+        words = _numbers(batch, located) if sight is _seen else _tcp_numbers(batch, located)
+        word = words[:, 0].astype(np.uint32) * np.uint32(0x9E3779B1) ^ words[:, 1]
         near = 0
         for distance in range(1, NEAR + 1):
             again = places(word[distance:] == word[:-distance])
             near += int(np.count_nonzero((words[again] == words[again + distance]).all(axis=1)))
         if near * MIRRORED_SHARE < len(word) or not near:
-            self._latest = np.zeros(0, _SEEN)
-            return None
-        seen = np.concatenate((self._latest, _seen(batch, located)))
+            self._latest[sight] = np.zeros(0, _SEEN)
+            return np.zeros(len(word), np.bool_)
+        latest = self._latest[sight]
+        seen = np.concatenate((latest, sight(batch, located)))
         mirrored = np.zeros(len(seen), np.bool_)
         for distance in range(1, min(NEAR + 1, len(seen))):
             waited = seen["time"][distance:] - seen["time"][:-distance]
             same = seen["hash"][distance:] == seen["hash"][:-distance]
             mirrored[distance:] |= same & (waited >= 0) & (waited <= SAME_HEADER)
-        mirrored, self._latest = mirrored[len(self._latest) :], seen[-NEAR:]
+        mirrored, self._latest[sight] = mirrored[len(latest) :], seen[-NEAR:]
         self._copies += int(np.count_nonzero(mirrored))
-        return mirrored if self._copies >= LEAST_MIRRORED else None
+        return mirrored if self._copies >= LEAST_MIRRORED else np.zeros(len(word), np.bool_)
 
     def _find(self, sight: Callable[[FrameBatch, Located], Rows], batch: FrameBatch, located: Located) -> Rows:
         """Which of the _SEEN rows that ``sight`` makes of a batch are duplicates."""
@@ -156,6 +157,19 @@ def sightings(batch: FrameBatch, located: Located) -> Iterator[tuple[Int64s, Row
         walk = np.concatenate(located.tcp)
         whole = _whole_tcp(walk)
         yield whole, _seen_tcp(batch, located), take(walk, whole)
+
+
+def _numbers(batch: FrameBatch, located: Located) -> Rows:
+    """Destination QP and PSN of the packets."""
+    words: Rows = gather(batch.data, located.bth[_whole(located)] + 4, (">u4", 2))
+    return words
+
+
+def _tcp_numbers(batch: FrameBatch, located: Located) -> Rows:
+    """Sequence and acknowledgement number of the TCP segments."""
+    walk = located.tcp[0] if located.tcp else np.zeros(0, WALK)
+    words: Rows = gather(batch.data, walk["at"][_whole_tcp(walk)] + 4, (">u4", 2))
+    return words
 
 
 def _whole(located: Located) -> Int64s:

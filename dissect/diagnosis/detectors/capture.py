@@ -200,7 +200,9 @@ def packets_duplicated(facts: Facts, limits: Limits) -> Iterator[Cause]:
     copies = {number: health.causes.get("duplicate", 0) for number, health in facts.healths.items()}
     total = sum(copies.values()) + facts.mirrored
     sent = facts.mirrored + sum(
-        direction.packets or direction.segments for health in facts.healths.values() for direction in health.directions
+        direction.packets or direction.segments + direction.acknowledgements
+        for health in facts.healths.values()
+        for direction in health.directions
     )
     if total < limits["least_copies"] or total < limits["least_share"] * sent:
         return

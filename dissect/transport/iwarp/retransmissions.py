@@ -385,6 +385,8 @@ class TcpRetransmissions:
             lengths, unseen = np.add.reduceat(lengths, firsts), np.logical_or.reduceat(fresh, firsts)
         copy = len(firsts) == 1 and start <= retransmission.start
         self.ledger.grow(retransmission, stop, unseen, lengths, sent.frame[a:c][firsts], sent.time[a:c][firsts], copy)
+        if retransmission.cause == DUPLICATE and stop >= self.head:
+            self._open = None  # What goes on behind a copy of the last segment is sent for the first time.
         name = {LATE: DISORDER, DUPLICATE: TWICE}.get(retransmission.cause, RETRANSMITTED)
         for frame in sent.frame[a:c].tolist():
             self._mark(frame, name)
