@@ -57,6 +57,9 @@ WHICH_IS_CALL = (
 EARLIER_TIME = "its reply has an earlier time, and may be to an earlier call with its XID that is not in the capture"
 BEFORE_CAPTURE = "its reply is shown before it, and may be to a call before the capture with the same XID"
 OTHER_MEMORY = "its reply returns other memory than it offered, and its XID was used again or frames are out of order"
+NOT_OFFERED = (
+    "its reply returns memory that it did not offer, and may be to a call before the capture with the same XID"
+)
 MAX_SAME_XID = 64
 """Open calls with one XID; the oldest of more ends without a reply."""
 DOUBT = 300_000_000_000
@@ -543,10 +546,13 @@ class Matching:
         """The reply returns other memory than the call offered: it may be to another call that has used the XID."""
         assert rpc.reply is not None
         header = rpc.reply.header
-        again = XID_USED_AGAIN in rpc.notes or XID_IN_USE in rpc.notes or self.conversation.connection.disordered
+        connection = self.conversation.connection
+        again = XID_USED_AGAIN in rpc.notes or XID_IN_USE in rpc.notes or connection.disordered
         read = not header.problem and header.procedure != RDMA_ERROR
         if again and read and not returns_handles(rpc, rpc.reply):
             self._doubt_match(rpc, OTHER_MEMORY)
+        elif not connection.start_known and returns_other_memory(rpc, rpc.reply):
+            self._doubt_match(rpc, NOT_OFFERED)
 
     def note_again(self, rpc: Rpc, last: int) -> None:
         """Its reply came when RPC ``last`` was the latest: note whether it may be to a later call, as its own may be

@@ -36,8 +36,9 @@ def analyze(capture: Capture, cuts: Sequence[int] = ()) -> list[Rpc]:
 
 def judge(capture: Capture, rpcs: Sequence[Rpc]) -> list[Finding]:
     """Nothing may be wrong and silent: raises AssertionError where an Rpc says what the truth does not."""
-    # Where an Rpc says that its reply was matched by nothing but its XID, the word is there, and it may be wrong.
-    findings = [_identify(capture, rpc) for rpc in rpcs if BY_XID_ALONE not in rpc.notes]
+    # Where an Rpc says that its reply was matched by nothing but its XID, or that it may be to another call with its
+    # XID, the word is there, and it may be wrong.
+    findings = [_identify(capture, rpc) for rpc in rpcs if not (BY_XID_ALONE in rpc.notes or _undecidable(rpc))]
     calls = [finding.true.index for finding in findings if finding.rpc.call]
     replies = [finding.true.index for finding in findings if finding.rpc.reply]
     assert len(calls) == len(set(calls)), f"a call was found twice: {sorted(calls)}"
@@ -91,6 +92,12 @@ def missing(reassembled: Reassembled) -> Ranges:
     """The byte ranges that the analyzer calls missing."""
     gaps = [extent for extent in reassembled.extents if extent.missing]
     return merge([(extent.start, extent.start + extent.length) for extent in gaps])
+
+
+def _undecidable(rpc: Rpc) -> bool:
+    """Which of several calls with its XID its reply answers; then the damage says so, too."""
+    assert not rpc.ambiguous or rpc.damage, f"RPC {rpc.number} is ambiguous and {rpc.state}"
+    return rpc.ambiguous
 
 
 def _identify(capture: Capture, rpc: Rpc) -> Finding:

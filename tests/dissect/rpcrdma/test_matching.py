@@ -14,7 +14,7 @@ from playbook.rpc import reduced, reply_parts, whole
 from playbook.rpcrdma import MSG, NOMSG, header
 from rdmascope.dissect.measure.statistics import Statistics
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
-from rdmascope.dissect.rpcrdma.matching import DOUBT, MAX_SAME_XID
+from rdmascope.dissect.rpcrdma.matching import DOUBT, MAX_SAME_XID, NOT_OFFERED
 from rdmascope.dissect.rpcrdma.pending import MAX_DOUBTFUL
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
@@ -341,3 +341,21 @@ def test_memory_that_two_calls_share_and_was_written_twice_before_a_reply_is_und
         assert (rpc.state, rpc.contents) == ("undecidable", "undecidable")
         assert rpc.damage == ("Write chunk 1: bytes 0-1000 undecidable: several open calls share this memory",)
         assert rpc.chunks[0].transferred == 0
+
+
+@pytest.mark.parametrize("step", [3, 100_000])
+@pytest.mark.parametrize("transport", ["RoCE", "iWARP"])
+def test_a_reply_to_a_call_before_the_capture_is_not_that_to_a_call_that_did_not_offer_its_memory(
+    transport: str, step: int
+) -> None:
+    wire = IwarpWire(seed=3) if transport == "iWARP" else Wire(mtu=1024)
+    connection = wire.connect()
+    first = call(connection, nfs3.read(0, 1200), writes=[connection.register(1200)], xid=7)
+    begin = len(wire.sent()) if isinstance(wire, IwarpWire) else len(wire.packets)
+    call(connection, nfs3.getattr_(), xid=7)
+    reply(first, nfs3.read_reply(bytes(1200)))
+    capture = (
+        IwarpCapture(wire, wire.sent()[begin:]) if isinstance(wire, IwarpWire) else Capture(wire, wire.packets[begin:])
+    )
+    (found,) = [rpc for rpc in analyzed(capture, step) if rpc.call is not None]
+    assert (found.name, found.state, found.notes) == ("GETATTR", "undecidable", (NOT_OFFERED,))
