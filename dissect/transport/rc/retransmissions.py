@@ -279,7 +279,8 @@ class RcRetransmissions:
         before_psn, before_frame, before_time = (int(before[name]) for name in ("psn", "frame", "time"))
         got, beyond = self._responded(start, before_frame, frame)
         timed_out = self._timed_out(before_time, time)
-        copied = time - before_time < TIMEOUT_LEAST
+        soon = time - before_time < TIMEOUT_LEAST
+        copied = soon and not self._numbered_apart(start, frame, before)
         cause = "timeout" if timed_out else DUPLICATE if copied else "unknown"
         if int(rows["opcode"][a]) == _READ_REQUEST:
             if beyond is not None and (got is None or start > before_psn or timed_out):
@@ -291,6 +292,8 @@ class RcRetransmissions:
                 loss = _Loss("response", True, *got)
         elif got or beyond:
             loss = _Loss("acknowledgement", True, *(got or beyond or (None, None)))
+        elif soon:
+            loss = _NOTHING_KNOWN
         elif self._answered:
             loss = _Loss("request", True, before_frame, before_time)
         else:
@@ -300,6 +303,13 @@ class RcRetransmissions:
         elif cause == DUPLICATE:
             loss = _Loss("nothing", True, before_frame, before_time)
         return _opened(start, cause, loss, None, frame, time)
+
+    def _numbered_apart(self, psn: int, frame: int, before: Rows) -> bool:
+        """Its sender gave it another IP identification than the earlier one, so it is no copy that the network made."""
+        mine = self.sent.sighting(psn, frame + 1)
+        assert mine is not None
+        one, other = int(mine["identification"]), int(before["identification"])
+        return one != other and -1 not in (one, other)
 
     def _timed_out(self, since: int, time: int) -> bool:
         return self._answered and time - since >= TIMEOUT_LEAST

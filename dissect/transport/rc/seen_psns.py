@@ -7,8 +7,10 @@ from zlib import crc32
 
 import numpy as np
 
-from ...arrays import Bytes, Int64s, Rows, copied, gathered, joined, places, put, some, take
+from ...arrays import Bytes, Int64s, Rows, copied, gather, gathered, joined, places, put, some, take
 from ...layers import opcodes
+from ...layers.icrc import ROCE_PORT
+from ...link.numbers import UDP
 from ...named_tuple import NamedTuple
 from ..connection import Connection
 from ..runs import BEHIND
@@ -20,6 +22,8 @@ MAX_PARTS = 16
 """Batches whose packets are kept apart."""
 SEARCHED = 16
 """Requests with one PSN, and Reads with one in their range, among which the same packet is looked for."""
+IPV4_UDP = 14
+"""Words of two bytes: an IPv4 header without options, and the UDP header."""
 LEADING = 32
 """Bytes of a Send by which two messages differ that are not the same: the header of an upper layer."""
 
@@ -38,6 +42,7 @@ SENT = np.dtype(
         ("payload", "i8"),  # where they begin in the bytes of the batch; -1 where they have been summed up
         ("leading", "u4"),  # a sum of the first captured bytes of a Send, at most LEADING
         ("digest", "u4"),  # CRC-32 of all captured bytes of a Send
+        ("identification", "i4"),  # of the IPv4 header, with the sums; -1 for none
         ("opcode", "u1"),
         ("headers", "u1"),  # 1 where all headers are in the capture
     ],
@@ -312,6 +317,7 @@ def _alike(rows: Rows, earlier: Rows) -> Rows:
 def sent_rows(rows: Rows, psns: Int64s, ends: Int64s) -> Rows:
     """PACKET rows as SENT rows, without sums of payloads: those are seldom looked at."""
     sent = np.zeros(len(rows), SENT)
+    sent["identification"] = -1
     sent["psn"], sent["end"] = psns, ends
     for name in _COPIED:
         sent[name] = rows[name]
@@ -328,6 +334,11 @@ def digested(rows: Rows, data: Bytes | None) -> Rows:
         rows["leading"][sends] = _leading(data, starts, captured)
         payloads = map(data.data.__getitem__, map(slice, starts.tolist(), (starts + captured).tolist()))
         rows["digest"][sends] = list(map(crc32, payloads))
+    ip = rows["payload"] - opcodes.BTH_BYTES - opcodes.EXTENDED_BYTES[rows["opcode"]] - 2 * IPV4_UDP
+    near = places((rows["payload"] >= 0) & (rows["headers"] == 1) & (ip >= 0))
+    head = gather(data, ip[near], (">u2", IPV4_UDP))
+    routed = (head[:, 0] >> 8 == 0x45) & (head[:, 4] & 0xFF == UDP) & (head[:, 11] == ROCE_PORT)
+    rows["identification"][near[routed]] = head[routed, 2]
     rows["payload"] = -1
     return rows
 

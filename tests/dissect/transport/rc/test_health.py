@@ -255,6 +255,18 @@ def test_a_copy_is_no_retransmission() -> None:
     assert not any(rpc.retransmission_delay for rpc in rpcs)
 
 
+@pytest.mark.parametrize("cut", [None, 0, 4])
+def test_what_its_sender_gave_another_ip_identification_is_no_copy(cut: int | None) -> None:
+    """However soon it comes: the NAK that asked for it may be missing from the capture."""
+    wire = talk()
+    index = faults.where(wire.packets, kind="write")[2]
+    packets = faults.ghost(wire.packets, index, 3)
+    packets[index + 4] = replace(packets[index + 4], uid=40_000)
+    health, _ = examine(wire, packets, () if cut is None else (index + cut,))
+    assert (only(health).cause, only(health).lost) == ("unknown", "unknown")
+    assert health.directions[1].retransmitted.packets == 1
+
+
 def test_a_packet_recorded_late_is_no_retransmission() -> None:
     wire = talk()
     health, _ = examine(wire, faults.swap(wire.packets, faults.where(wire.packets, kind="write")[2], 2))
