@@ -213,6 +213,7 @@ def _interfaces(info: FileInfo, capture: CaptureFile) -> Sequence[dict[str, obje
                 "filter": interface.filter or None,
                 "operating_system": interface.system or None,
                 "speed": interface.speed or None,
+                "time_resolution_ns": interface.time_step,
                 "frames": info.interfaces[number],
                 "received": statistics and statistics.received,
                 "accepted": statistics and statistics.accepted,

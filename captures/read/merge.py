@@ -175,6 +175,8 @@ class MergedCaptures(Closing):
         self.files: list[str] = []
         self.dropped_frames = 0
         """Those that captures read to their end say they lost."""
+        self.time_steps: set[int] = set()
+        """Of these captures, nanoseconds."""
         self.places = Places()
         """Where each frame that was given is."""
         if "-" in paths:
@@ -288,6 +290,7 @@ class MergedCaptures(Closing):
         if batch is None:
             self._done += file.capture.size or 0
             self.dropped_frames += file.capture.dropped_frames
+            self.time_steps |= file.capture.time_steps
             file.capture.close()
             self._open.remove(file)
             return

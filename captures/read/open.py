@@ -224,6 +224,11 @@ class CaptureFile(Closing):
         return self.section.dropped
 
     @property
+    def time_steps(self) -> set[int]:
+        """Nanoseconds in which the time stamps count so far."""
+        return self._sections.time_steps
+
+    @property
     def interfaces(self) -> tuple[Interface, ...]:
         """Those described so far: a pcapng may describe more at any place."""
         return tuple(self._sections.interfaces)
@@ -353,6 +358,7 @@ class CaptureFile(Closing):
             self.format = "pcap"
             self._header = header = pcap.read_header(feed)
             units = 1_000_000_000 // header.scale
+            self._sections.time_steps.add(header.scale)
             self._sections.interfaces.append(Interface(header.link_type, header.snaplen, units=units))
         elif head[:4] == pcapng.MAGIC:
             self.format = "pcapng"

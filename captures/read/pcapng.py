@@ -203,6 +203,11 @@ class Interface(NamedTuple):
     speed: int = 0
     """Bits per second; 0: not given."""
 
+    @property
+    def time_step(self) -> int:
+        """Nanoseconds in which its time stamps count; 1 where it is less."""
+        return max(1, SECOND // self.units)
+
 
 @dataclass(slots=True, eq=False)
 class Sections:
@@ -214,6 +219,8 @@ class Sections:
     first: int = 0
     """Index of this section's first interface."""
     section: SectionInfo = field(default_factory=SectionInfo)
+    time_steps: set[int] = field(default_factory=set)
+    """Nanoseconds in which the time stamps so far count."""
 
     @property
     def own(self) -> int:
@@ -441,6 +448,7 @@ def _rows(
         which &= timed
         if which.any():
             rows["time"][which] = nanoseconds(ticks[which], here.units, here.offset)
+            sections.time_steps.add(here.time_step)
     return rows, size, problem, comments
 
 

@@ -459,6 +459,7 @@ class Session:
                     with gc_paused():
                         batch = next(made, None)
                     self.analyzer.dropped_frames = capture.dropped_frames
+                    self.analyzer.time_steps = capture.time_steps
                     if batch is None:
                         break
                     frames += len(batch)

@@ -492,7 +492,7 @@ class SavedAnalyzer(Analyzer):
         super().__init__()
         self._sums = sums
         self.frames, self.truncated_frames, self.packets = sums.frames, sums.truncated_frames, sums.packets
-        self.dropped_frames = sums.dropped_frames
+        self.dropped_frames, self.time_steps = sums.dropped_frames, sums.time_steps
         self.skipped, self.evicted = sums.skipped, sums.evicted
         self.first_time, self.earliest_time, self.last_time = sums.first_time, sums.earliest_time, sums.last_time
         self.connections = [conversation.connection for conversation in conversations]

@@ -15,7 +15,7 @@ from rich.text import Text
 from rdmascope.captures import CaptureFile
 from rdmascope.dissect.link.numbers import LINK_TYPES
 from rdmascope.dissect.records.schema import Record
-from rdmascope.dissect.units import count, duration, moment, plural, share, size
+from rdmascope.dissect.units import bound, count, duration, moment, plural, share, size
 
 from .tables import Cell, Grid, bar, bit_rate, facts, heading
 
@@ -176,12 +176,12 @@ def _interfaces(info: FileInfo, capture: CaptureFile) -> RenderableType:
         link = LINK_TYPES.get(interface.link_type, str(interface.link_type))
         snaplen = count(interface.snaplen) if interface.snaplen else "-"
         counters = ["-" if value is None else count(value) for value in (received, dropped, missed)]
-        rows.append([str(number), name, link, snaplen, count(info.interfaces[number]), *counters])
+        numbers = [snaplen, bound(interface.time_step), count(info.interfaces[number]), *counters]
+        rows.append([str(number), name, link, *numbers])
     if len(capture.interfaces) > LISTED:
-        rows.append(["", f"and {len(capture.interfaces) - LISTED} more", "", "", "", "", "", ""])
-    return Grid(
-        ("#", "interface", "link type"), ("snaplen", "frames", "received", "dropped", "by the OS"), rows, flexible=1
-    )
+        rows.append(["", f"and {len(capture.interfaces) - LISTED} more", "", "", "", "", "", "", ""])
+    counted = "snaplen", "time step", "frames", "received", "dropped", "by the OS"
+    return Grid(("#", "interface", "link type"), counted, rows, flexible=1)
 
 
 def _decoders(info: FileInfo, width: int) -> RenderableType:

@@ -212,6 +212,7 @@ class Gathered:
             sessions,
             {state.recalled_frame: state for client in clients for state in client.listed if state.recalled_frame},
             dropped_frames=analyzer.dropped_frames,
+            time_steps=analyzer.time_steps,
             ip_fragments=analyzer.skipped.get(FIRST_FRAGMENT, 0) + analyzer.skipped.get(IP_FRAGMENT, 0),
             mirrored=analyzer.mirrored,
             hosts=self.hosts,
@@ -253,6 +254,8 @@ class Facts:
     """Frames that hold a part of an IP packet."""
     dropped_frames: int = 0
     """Those that the capture itself says it lost."""
+    time_steps: Collection[int] = ()
+    """Nanoseconds in which its time stamps count, by interface."""
     mirrored: int = 0
     """Packets that were left out, because they came twice."""
 

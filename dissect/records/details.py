@@ -46,6 +46,7 @@ class CaptureSums:
     evicted: Evicted
     addresses: list[bytes]
     """By the numbers that nouns have for them."""
+    time_steps: set[int] = dataclasses.field(default_factory=set)
 
     @classmethod
     def of(cls, analyzer: Analyzer) -> CaptureSums:

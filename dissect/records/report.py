@@ -67,6 +67,7 @@ INTERFACE = {
     "filter": ("string|null", "capture filter"),
     "operating_system": ("string|null", "operating system"),
     "speed": ("integer|null", "bits per second"),
+    "time_resolution_ns": ("integer", "of its time stamps, nanoseconds; 1 where it is finer"),
     "frames": ("integer", "frames of it in the capture"),
     **STATISTICS,
     "lost_between_frames": ("integer", "frames that the frames themselves say were lost before them"),

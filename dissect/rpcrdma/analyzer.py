@@ -136,6 +136,8 @@ class Analyzer:
         """Those of which the capture holds only the beginning."""
         self.dropped_frames = 0
         """Those that the capture itself says it lost: at the interface, or for want of memory."""
+        self.time_steps: set[int] = set()
+        """Nanoseconds in which the capture's time stamps count, as it says."""
         self.packets = 0
         self.skipped: Counter[str] = Counter()
         """Frames that are no RDMA packet, by what they are."""

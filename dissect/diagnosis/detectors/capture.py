@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...units import dropped_words, percent, plural
+from ...units import bound, dropped_words, percent, plural
 from ..facts import Cause, Facts, Limits, Severity, detector
 
 
@@ -214,6 +214,28 @@ def packets_duplicated(facts: Facts, limits: Limits) -> Iterator[Cause]:
         "all packets",
         connections=tuple(worst),
     )
+
+
+@detector(
+    "timestamps-coarse",
+    "Coarse timestamps",
+    Severity.NOTE,
+    "the resolutions of timestamps that the capture file declares",
+    {"usual": (1_000, "ns: the resolution of most captures")},
+    (
+        "rdmascope info FILE: the interfaces of the capture",
+        "a capture in nanoseconds: tcpdump --time-stamp-precision=nano, dumpcap writes them by itself",
+    ),
+)
+def timestamps_coarse(facts: Facts, limits: Limits) -> Iterator[Cause]:
+    """No time that is less than the resolution of the timestamps is known. Where interfaces differ in it, what passes
+    from one to the other may seem to arrive before it was sent, or late, by as much as the coarser resolution.
+    """
+    steps = sorted(facts.time_steps)
+    if steps and (steps[-1] > limits["usual"] or len(steps) > 1):
+        among = f" in some frames, {bound(steps[0])} in others" if len(steps) > 1 else ""
+        text = f"timestamps of {bound(steps[-1])}{among}: no latency is known better than to {bound(steps[-1])}"
+        yield Cause(text, len(steps), harmless=steps[-1] <= limits["usual"])
 
 
 @detector(

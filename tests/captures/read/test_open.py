@@ -250,6 +250,18 @@ def test_what_is_known_about_a_pcapng() -> None:
         assert capture.position == capture.size == len(data)
 
 
+def test_the_steps_of_its_time_stamps_are_those_of_interfaces_with_frames() -> None:
+    resolutions = b"\x09", b"\x03", b""
+    data = section("<") + b"".join(interface("<", *[option("<", 9, one)] * len(one)) for one in resolutions)
+    data += b"".join(enhanced("<", Frame(bytes(60), interface=at), 7) for at in (0, 1))
+    with stored(data) as path, open_capture(path) as capture:
+        assert len(list(capture.batches())) == 1
+        assert capture.time_steps == {1, 1_000_000}
+        assert [one.time_step for one in capture.interfaces] == [1, 1_000_000, 1_000]
+    with stored(pcap([Frame(bytes(60))])) as path, open_capture(path) as capture:
+        assert capture.time_steps == {1_000}
+
+
 def test_a_simple_packet_block_is_as_long_as_the_snaplen() -> None:
     frame = Frame(bytes(range(50)), more=1450)
     data = section("<") + interface("<", snaplen=50) + simple("<", frame)

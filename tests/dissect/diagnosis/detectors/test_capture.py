@@ -24,6 +24,22 @@ def test_frames_that_the_capture_dropped() -> None:
     assert not kinds(facts(many(20)))
 
 
+@speaks("timestamps-coarse")
+@silent("timestamps-coarse")
+def test_timestamps_that_are_coarse_or_differ() -> None:
+    (said,) = found(facts(many(20), time_steps={1, 1_000_000}))
+    assert said.kind == "timestamps-coarse" and said.severity is Severity.NOTE
+    assert (
+        said.cause.text == "timestamps of 1 ms in some frames, 1 ns in others: no latency is known better than to 1 ms"
+    )
+    assert not said.cause.harmless
+    (said,) = found(facts(many(20), time_steps={1, 1000}))
+    assert said.cause.harmless
+    (said,) = found(facts(many(20), time_steps={1_000_000}))
+    assert said.cause.text == "timestamps of 1 ms: no latency is known better than to 1 ms"
+    assert not any(kinds(facts(many(20), time_steps=steps)) for steps in ({1000}, {1}, ()))
+
+
 @speaks("packets-missing")
 @silent("packets-missing")
 def test_missing_packets() -> None:
