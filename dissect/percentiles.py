@@ -33,7 +33,7 @@ _FIRST_BIN = 127 << 5
 _BINS = 45 << 5
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Distribution:
     """Durations in nanoseconds.  Percentiles of more samples than are kept as they are, are good to 2 %."""
 

@@ -8,7 +8,6 @@ import os
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from typing import BinaryIO
@@ -155,8 +154,7 @@ PAUSE = 0.1
 """Seconds between two looks at a file that grows."""
 
 
-@dataclass(frozen=True, slots=True)
-class Follow:
+class Follow(NamedTuple):
     """Read on where the file ends now, until it has not grown for ``idle`` seconds, or ``stop`` at its end says so."""
 
     idle: float | None = None

@@ -11,12 +11,12 @@ import select
 import time
 import zlib
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, replace
 from typing import NoReturn
 
 import numpy as np
 
 from rdmascope.dissect.arrays import Bytes
+from rdmascope.dissect.named_tuple import NamedTuple
 
 from ..errors import CaptureError
 
@@ -169,8 +169,7 @@ RELEASED = 1 << 30
 """Bytes behind the reader in which pages may have come back when an old payload was read."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(NamedTuple):
     """A batch ends at whichever is reached first."""
 
     frames: int = 3 << 13
@@ -182,7 +181,7 @@ class Limits:
 
     def next(self) -> Limits:
         """Those of the batch behind this one."""
-        return replace(self, frames=min(self.max_frames, 2 * self.frames)) if self.frames < self.max_frames else self
+        return self._replace(frames=min(self.max_frames, 2 * self.frames)) if self.frames < self.max_frames else self
 
 
 class Feed:

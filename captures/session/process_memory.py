@@ -21,7 +21,7 @@ def gc_paused() -> Iterator[None]:
             gc.enable()
 
 
-TRIM_CONNECTIONS = 1 << 7
+TRIM_CONNECTIONS = 1 << 12
 """New connections behind which it is trimmed: what is kept of them lies between the gaps that batches left."""
 KEPT = 16 << 20
 """Bytes behind the last that is used, up to which the heap keeps what was freed."""

@@ -141,8 +141,9 @@ class Machine:
                 every.append(SendRun.of(data, [events[at][2] for at in mine], end, order))
                 link.append(np.array([index[connection_number(events[at][1])] for at in mine]))
                 sender.append(np.full(len(mine), end))
-        of_runs, packets = [np.arange(len(run)) for run in every], [run.rows for run in every]
-        fresh = sum(map(len, every))
+        packets, sizes = [run.rows for run in every], np.array([*map(len, every)], np.int64)
+        of_runs = [np.arange(sizes.sum()) - np.repeat(sizes.cumsum() - sizes, sizes)]
+        fresh = len(of_runs[0])
         where = np.concatenate([_NO_PLACES, *(run.places for run in every)])
         turns = np.concatenate([_NO_PLACES, *(run.ranks for run in every)])
         for owner, (run, at) in [(open_calls.link, part) for open_calls in opened for part in open_calls.runs]:
@@ -152,9 +153,10 @@ class Machine:
             packets.append(run.rows.take(at))
             link.append(np.full(len(at), index[connection_number(owner)]))
             sender.append(np.full(len(at), run.sender))
-        number = np.repeat(np.arange(len(every)), np.array([len(at) for at in of_runs], np.int64))
+        sizes = np.append(sizes, [*map(len, of_runs[1:])]).astype(np.int64)
+        number = np.repeat(np.arange(len(every)), sizes)
         rows = joined(packets) if packets else np.empty(0, PACKET)
-        row = np.concatenate([_NO_PLACES, *of_runs])
+        row = np.concatenate(of_runs)
         unusual = np.zeros(len(rows), np.bool_)
         for run_index, run in enumerate(every):
             if run.unusual:

@@ -364,8 +364,9 @@ class RcHealth:
         """Those by which ``sender`` retransmits what the capture may not show to be lost."""
         timeout = self.connection.endpoints[0].ack_timeout
         timers = [_ack_timer(timeout)] if timeout else []
-        waits = {nak.timer for nak in self.retransmissions[sender].rnr_naks if (nak.timer or 0) >= SILENCE}
-        timers += [Timer(wait, f"the RNR timer of {duration(wait)}") for wait in sorted(filter(None, waits))]
+        if naks := self.retransmissions[sender].rnr_naks:
+            waits = {nak.timer for nak in naks if (nak.timer or 0) >= SILENCE}
+            timers += [Timer(wait, f"the RNR timer of {duration(wait)}") for wait in sorted(filter(None, waits))]
         return timers
 
     def result(self, now: int | None = None, icrc_checked: int | None = None) -> TransportHealth:
