@@ -80,7 +80,8 @@ class Samples:
 
     @property
     def total(self) -> int:
-        return self._total + int(_numbers(self.recent).sum())
+        few = len(self.recent) <= FEW and self.recent.typecode == "q"
+        return self._total + (sum(self.recent) if few else int(_numbers(self.recent).sum()))
 
     def append(self, duration: int) -> None:
         self.recent.append(duration)

@@ -210,7 +210,7 @@ def _payload_sums(data: Bytes, starts: Int64s, ends: Int64s) -> Int64s:
         bounds = np.stack((first[mine] + 1, last[mine]), axis=1) - low
         # One more than any range has, so that none ends behind the last.
         inner = words[low : high + 1] if high < len(words) else np.append(words[low:high], rest)
-        at = bounds.clip(0, high - low).ravel()
+        at = np.minimum(np.maximum(bounds, 0), high - low).ravel()
         # Both halves of words, of which the sums do not overflow; those of the words may.
         upper = np.add.reduceat(inner >> _HALF, at)[::2]
         lower = np.add.reduceat(inner, at)[::2] - (upper << _HALF)

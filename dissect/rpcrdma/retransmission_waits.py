@@ -313,7 +313,7 @@ def _charged(rpcs: _Rpcs, waits: Waits, connection: Connection, transport: Trans
     for index, (low, high) in enumerate(
         ((begin, sent), (read, read_end), (begin, finish), (written, written_end), (answering, finish))
     ):
-        np.add.at(parts[index], rpc, (np.minimum(end, high[rpc]) - np.maximum(start, low[rpc])).clip(0))
+        np.add.at(parts[index], rpc, np.maximum(np.minimum(end, high[rpc]) - np.maximum(start, low[rpc]), 0))
     parts[2] -= parts[[0, 1, 3, 4]].sum(axis=0)
     return _Result(waited, parts)
 
@@ -324,9 +324,10 @@ def _inferred(
     """RPC, begin and end of waits for what was lost before the capture point with nothing behind it."""
     _, sent, read, read_end, written, written_end, answering, _ = rpcs.moments
     reads, writes, reply = rpcs.frames
+    never = writes < 0
     pauses = (
-        (sent, read, reads, False),
-        (read_end, written, writes, False),
+        (sent, read, reads, never),
+        (read_end, written, writes, never),
         (written_end, answering, reply, writes > 0),
     )
     inferred: list[tuple[int, int, int]] = []
@@ -335,9 +336,9 @@ def _inferred(
         if not timers:
             continue
         recovering = transport.recoveries is not None and transport.recoveries.recovered[sender]
-        for since, until, frames, together in pauses:
-            long = (until - since >= min(map(_shortest, timers))) & (frames > 0) & (rpcs.replier == sender)
-            posted = np.broadcast_to(together, long.shape)
+        least = min(map(_shortest, timers))
+        for since, until, frames, posted in pauses:
+            long = (until - since >= least) & (frames > 0) & (rpcs.replier == sender)
             for at in places(long).tolist():
                 pause = _Pause(int(since[at]), int(until[at]), int(frames[at]), bool(posted[at]))
                 known = (waits.rpc == at) & (waits.end < pause.until) & (waits.end > pause.since)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from operator import itemgetter
 
 import numpy as np
@@ -552,7 +553,7 @@ class _Segments:
         """The segments of each connection, of one pair of ends also of each SYN, in the order of the first of each."""
         order = np.lexsort((self.high, self.low))
         low, high = self.low[order], self.high[order]
-        edges = np.flatnonzero((low[1:] != low[:-1]) | (high[1:] != high[:-1])) + 1
+        edges = places((low[1:] != low[:-1]) | (high[1:] != high[:-1])) + 1
         starts = np.concatenate(([0], edges))
         marks = (
             np.logical_or.reduceat(column[order], starts).tolist()
@@ -566,12 +567,13 @@ class _Segments:
     def _by_syn(self, group: _Group) -> list[Int64s]:
         if not group.opens:
             return [group.members]
-        return np.split(group.members, np.flatnonzero(self.opening[group.members]))
+        edges = [0, *places(self.opening[group.members]).tolist(), len(group.members)]
+        return [group.members[begin:end] for begin, end in pairwise(edges)]
 
     def first_startup(self, members: Int64s, undecided: _Undecided | None) -> tuple[int, bool] | None:
         """Which of ``members`` begins a Request or Reply, and whether it is a Request; None where none does."""
         start = self._split_request(members, undecided)
-        for at in np.flatnonzero(self.startup[members]).tolist():
+        for at in places(self.startup[members]).tolist():
             if start is not None and start <= at:
                 break
             offset = int(self.rows["payload"][members[at]])
@@ -587,7 +589,7 @@ class _Segments:
             return None
         rows = self.rows
         first = (rows["seq"][members] == undecided.first) & (self.forward[members] == (undecided.opened_by == 0))
-        for at in np.flatnonzero(first & (rows["length"][members] > 0)).tolist():
+        for at in places(first & (rows["length"][members] > 0)).tolist():
             start, captured = int(rows["payload"][members[at]]), int(rows["captured"][members[at]])
             head = self.data[start : start + min(captured, 16)].tobytes()
             if captured < 20 and head and REQUEST_KEY.startswith(head):
@@ -620,7 +622,7 @@ def _beginning(
 def _first_bytes(data: Bytes, rows: Rows) -> tuple[Rows, Rows]:
     """Which segments begin as an MPA Request or Reply does, and which as an FPDU may."""
     startup, likely = np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.bool_)
-    index = np.flatnonzero(rows["captured"] >= 20)
+    index = places(rows["captured"] >= 20)
     if len(index):
         overlapping: Rows = np.ndarray((len(data) - 7,), np.dtype(">u8"), data, strides=(1,))
         heads = overlapping[rows["payload"][index]]

@@ -390,7 +390,7 @@ class TcpRetransmissions:
         name = {LATE: DISORDER, DUPLICATE: TWICE}.get(retransmission.cause, RETRANSMITTED)
         for frame in sent.frame[a:c].tolist():
             self._mark(frame, name)
-        those = np.arange(a, c) if retransmission.cause != LATE else np.flatnonzero(~fresh) + a
+        those = np.arange(a, c) if retransmission.cause != LATE else places(~fresh) + a
         again = places(~fresh) + a
         others = {index: self._contradicts(sent, index) for index in again.tolist()}
         for index in those.tolist():
@@ -461,7 +461,7 @@ class TcpRetransmissions:
         for part in reversed(self._recent.parts):
             stop = int(part.frame.searchsorted(frame))
             low = max(0, stop - MAX_COMPARED)
-            where = np.flatnonzero((part.at[low:stop] <= at) & (part.end[low:stop] > at))
+            where = places((part.at[low:stop] <= at) & (part.end[low:stop] > at))
             if len(where):
                 last = low + int(where[-1])
                 return int(part.frame[last]), int(part.time[last]), int(part.checksum[last])

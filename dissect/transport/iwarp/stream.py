@@ -165,7 +165,7 @@ class ByteStream:
         # What may be the octet of a keep-alive stands alone.
         lone = rows["length"] == 1
         breaks = (position[1:] != ends[:-1]) | lone[1:] | lone[:-1]
-        edges = [0, *(np.flatnonzero(breaks) + 1).tolist(), len(rows)]
+        edges = [0, *(places(breaks) + 1).tolist(), len(rows)]
         frames, ready = rows["frame"], list[Chunk]()
         for a, behind in pairwise(edges):
             while a < behind:
