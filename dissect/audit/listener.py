@@ -135,7 +135,12 @@ class Answers:
     def replied(self, caller: int, rpc: Rpc, message: Message) -> None:
         """A reply, or an RDMA_ERROR, to a call of ``caller``."""
         self.note_version(1 - caller, message)
-        self._answered(self.messages[caller].pop(rpc.xid, None), message)
+        asked = self.messages[caller].get(rpc.xid)
+        if asked is not None and (
+            rpc.call is None or rpc.call.frame == asked.message.frame or message.header.procedure == RDMA_ERROR
+        ):  # Else another call with its XID is answered, in another version.
+            del self.messages[caller][rpc.xid]
+            self._answered(asked, message)
         if rpc.call is not None and rpc.call.header.procedure == RDMA_OPTIONAL:
             self._answered(self.options[caller].pop(rpc.xid, None), message)
 

@@ -165,9 +165,16 @@ def _before(rpc: Rpc, reply: Message) -> bool:
     return call.last_frame < answer.first_frame and not 0 < call.first_time - answer.first_time < LATER
 
 
+def _in_its_version(rpc: Rpc, reply: Message) -> bool:
+    """A call is answered in its own version, or by an error (RFC 8166, 4.5.1)."""
+    assert rpc.call is not None
+    return reply.header.procedure == RDMA_ERROR or rpc.call.header.version == reply.header.version
+
+
 _EVIDENCE: tuple[tuple[str, Callable[[Rpc, Message], bool]], ...] = (
     ("the handles that the reply returns", returns_handles),
     ("its place, before the reply", _before),
+    ("the version of its header", _in_its_version),
     ("the handle that the reply invalidates", _invalidates),
     ("RDMA Reads of its Read chunks", _was_read),
 )

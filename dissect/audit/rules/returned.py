@@ -132,11 +132,14 @@ def reply_chunk_provided(transaction: Transaction) -> Judgement | None:
 
 
 def longest_reply(transaction: Transaction) -> tuple[int | None, str]:
-    """The inline threshold of replies to a call; None where it is not known."""
+    """The inline threshold of replies to a call; None where it is not known, in version 2 also where the requester may
+    have announced another."""
     call = transaction.rpc.call
     assert call is not None
     conversation, requester = transaction.conversation, transaction.endpoint("requester")
     if call.header.version == 2:
+        if reason := gaps(transaction.connection, requester) or transaction.out_of_step:
+            return None, reason
         value, _, source = conversation.receive_size(requester, call.frame)
         return value, source
     if not conversation.private_data_seen:

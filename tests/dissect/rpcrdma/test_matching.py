@@ -12,6 +12,7 @@ from playbook.iwarp import IwarpCapture, IwarpWire
 from playbook.judge import analyze, judge
 from playbook.rpc import reduced, reply_parts, whole
 from playbook.rpcrdma import MSG, NOMSG, header
+from playbook.violations.scripts import message
 from rdmascope.dissect.measure.statistics import Statistics
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.matching import DOUBT, MAX_SAME_XID, NOT_OFFERED
@@ -93,6 +94,17 @@ def test_two_calls_in_flight_under_one_xid_are_distinguished_by_returned_handles
     assert {rpc.state for rpc in found.values()} == {"complete"}
     assert any("by the handles that the reply returns" in note for note in found["READLINK"].notes)
     assert XID_USED_AGAIN in found["READ"].notes and XID_IN_USE in found["READLINK"].notes
+
+
+def test_by_the_version_of_the_reply() -> None:
+    """The server's refusal of version 2 is missing from the capture."""
+    wire = Wire(mtu=1024)
+    connection = wire.connect()
+    connection.send(0, header(7, MSG, version=2) + message(nfs3.null(), 7))
+    reply(call(connection, nfs3.null(), xid=7), nfs3.null_reply())
+    second, first = sorted(analyze(Capture(wire)), key=lambda rpc: rpc.state)
+    assert (second.state, first.state) == ("complete", "no reply")
+    assert second.call is not None and second.call.header.version == 1
 
 
 def test_by_the_handle_that_the_reply_invalidates() -> None:

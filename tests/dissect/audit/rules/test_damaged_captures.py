@@ -27,10 +27,11 @@ from playbook.audits import (
 )
 from playbook.iwarp import IwarpCapture, IwarpWire
 from playbook.packets import Packet
-from playbook.rpcrdma import header
+from playbook.rpcrdma import announce, header, update
 from playbook.tcp import TcpSegment
 from playbook.violations import SCRIPTS, hello, near_misses, opened, proper, proper_second
-from playbook.violations.scripts import callback, create_session, recalled, session_created
+from playbook.violations.characteristics import RBSIZ
+from playbook.violations.scripts import callback, create_session, message, recalled, refuse, session_created
 from rdmascope.dissect.audit.auditor import Auditor
 
 DAMAGES = (late, gapped, shorter, short, longer)
@@ -316,6 +317,35 @@ def test_what_rpcsec_gss_seals_is_undecidable(version: int) -> None:
     wire.version = version
     near_misses.long_listing_that_cannot_be_read(wire)
     assert total(audit(wire), "V1-REPLY-CHUNK-PROVIDED").undecidable == 1
+
+
+@pytest.mark.parametrize("lost", (False, True))
+def test_how_long_a_reply_may_be_is_undecidable_where_a_larger_buffer_may_have_been_announced(lost: bool) -> None:
+    wire = Wire(seed=6)
+    wire.version = 2
+    connection = wire.connect()
+    announce(connection, 0, (RBSIZ, 4096))
+    announce(connection, 1, (RBSIZ, 4096))
+    hello(connection)
+    larger = update(connection, 0, RBSIZ, 65536, xid=15)
+    reply(call(connection, nfs3.readdirplus(16384)), nfs3.readdirplus_reply([b"name"]))
+    hello(connection)
+    packets = [one for one in wire.packets if one.operation != larger.number] if lost else wire.packets
+    tally = total(audit(wire, packets), "V1-REPLY-CHUNK-PROVIDED")
+    assert (tally.passed, tally.undecidable, tally.violated) == (not lost, lost, 0)
+
+
+def test_a_reply_in_version_1_is_not_to_the_call_in_version_2_that_has_its_xid() -> None:
+    """The refusal of version 2 is missing from the capture."""
+    wire = Wire(seed=6)
+    connection = wire.connect()
+    connection.send(0, header(7, 0, version=2) + message(nfs3.null(), 7))
+    refused = refuse(connection, 7, 1, 2)
+    reply(call(connection, nfs3.null(), xid=7), nfs3.null_reply())
+    hello(connection)
+    auditor = audit(wire, [one for one in wire.packets if one.operation != refused.number])
+    tally = total(auditor, "V1-ERROR-FOR-VERSION")
+    assert (tally.undecidable, tally.violated) == (1, 0)
 
 
 @pytest.mark.parametrize("length", (96, 150, 180))
