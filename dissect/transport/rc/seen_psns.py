@@ -10,7 +10,6 @@ import numpy as np
 from ...arrays import Bytes, Int64s, Rows, copied, gather, gathered, joined, places, put, some, take
 from ...layers import opcodes
 from ...layers.icrc import ROCE_PORT
-from ...link.numbers import UDP
 from ...named_tuple import NamedTuple
 from ..connection import Connection
 from ..runs import BEHIND
@@ -22,8 +21,8 @@ MAX_PARTS = 16
 """Batches whose packets are kept apart."""
 SEARCHED = 16
 """Requests with one PSN, and Reads with one in their range, among which the same packet is looked for."""
-IPV4_UDP = 14
-"""Words of two bytes: an IPv4 header without options, and the UDP header."""
+IPV4_UDP = 28
+"""Bytes of an IPv4 header without options, and of the UDP header."""
 LEADING = 32
 """Bytes of a Send by which two messages differ that are not the same: the header of an upper layer."""
 
@@ -334,11 +333,11 @@ def digested(rows: Rows, data: Bytes | None) -> Rows:
         rows["leading"][sends] = _leading(data, starts, captured)
         payloads = map(data.data.__getitem__, map(slice, starts.tolist(), (starts + captured).tolist()))
         rows["digest"][sends] = list(map(crc32, payloads))
-    ip = rows["payload"] - opcodes.BTH_BYTES - opcodes.EXTENDED_BYTES[rows["opcode"]] - 2 * IPV4_UDP
-    near = places((rows["payload"] >= 0) & (rows["headers"] == 1) & (ip >= 0))
-    head = gather(data, ip[near], (">u2", IPV4_UDP))
-    routed = (head[:, 0] >> 8 == 0x45) & (head[:, 4] & 0xFF == UDP) & (head[:, 11] == ROCE_PORT)
-    rows["identification"][near[routed]] = head[routed, 2]
+    ip = rows["payload"] - opcodes.BTH_BYTES - opcodes.EXTENDED_BYTES[rows["opcode"]] - IPV4_UDP
+    near = places((ip >= 0) & (rows["headers"] == 1))
+    head = gather(data, ip[near], ">u8")
+    routed = (head >> 56 == 0x45) & (gather(data, ip[near] + 22, ">u2") == ROCE_PORT)
+    rows["identification"][near] = np.where(routed, head >> 16 & 0xFFFF, -1)
     rows["payload"] = -1
     return rows
 
