@@ -164,7 +164,7 @@ def busy(seed: int, wire: Wire) -> tuple[random.Random, list[Any]]:
 def test_any_batches_of_busy_connections_with_gaps(seed: int, cuts: list[int]) -> None:
     wire = Wire(seed=seed)
     rng, packets = busy(seed, wire)
-    for at in rng.choices(range(12, len(packets)), k=rng.randint(0, 2)):
+    for at in rng.choices(range(min(12, len(packets) - 1), len(packets)), k=rng.randint(0, 2)):
         delay, answer = rng.choice((50_000, 1_200_000_000)), rng.choice(("nak", "timeout"))
         packets = faults.lose(wire, packets, at, answer=answer, recorded=rng.random() < 0.7, delay=delay)
     in_any_batches(Capture(wire, packets).frames, cuts)
