@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ...layers.oncrpc_codes import GSS_SERVICE_NAMES, RPCSEC_GSS, RPCSEC_GSS_DATA
-from ..rule import GSS, PASSED, Judgement, Level, rule, violation
-from ..transaction import Transaction
+from ..rule import GSS, PASSED, Judgement, Level, rule, undecidable, violation
+from ..transaction import CALL_NOT_WHOLE, Transaction
 
 MUST = Level.MUST
 
@@ -55,6 +55,8 @@ def gss_material(transaction: Transaction) -> Judgement | None:
             return violation("an RPCSEC_GSS control message that is reduced", "inline, or whole in one chunk",
                              *transaction.frames, by=by)  # fmt: skip
         return PASSED
+    if transaction.reduced and head.truncated and not transaction.call_whole:
+        return undecidable(CALL_NOT_WHOLE)
     if transaction.reduced and (head.truncated or 0 < transaction.reduced[0][0] < head.body):
         return violation(f"a Read chunk at Position {transaction.reduced[0][0]}, inside the credential",
                          "not before the arguments", transaction.frames[0], by="requester")  # fmt: skip

@@ -27,11 +27,20 @@ from playbook.audits import (
 )
 from playbook.iwarp import IwarpCapture, IwarpWire
 from playbook.packets import Packet
+from playbook.rpc import opaque, u32
 from playbook.rpcrdma import announce, header, update
 from playbook.tcp import TcpSegment
 from playbook.violations import SCRIPTS, hello, near_misses, opened, proper, proper_second
 from playbook.violations.characteristics import RBSIZ
-from playbook.violations.scripts import callback, create_session, message, recalled, refuse, session_created
+from playbook.violations.scripts import (
+    callback,
+    create_session,
+    message,
+    recalled,
+    refuse,
+    sealed_call,
+    session_created,
+)
 from rdmascope.dissect.audit.auditor import Auditor
 
 DAMAGES = (late, gapped, shorter, short, longer)
@@ -345,6 +354,21 @@ def test_a_reply_in_version_1_is_not_to_the_call_in_version_2_that_has_its_xid()
     hello(connection)
     auditor = audit(wire, [one for one in wire.packets if one.operation != refused.number])
     tally = total(auditor, "V1-ERROR-FOR-VERSION")
+    assert (tally.undecidable, tally.violated) == (1, 0)
+
+
+def test_where_the_arguments_of_a_truncated_call_begin_is_undecidable() -> None:
+    """krb5 protects no more than the header, so the data of a WRITE may be reduced."""
+    wire = Wire(seed=6)
+    connection = opened(wire)
+    data = connection.register(4096)
+    text = sealed_call(7, 0, 1, opaque(nfs3.FH) + u32(0, 0, 4096, 2, 4096))
+    connection.send(0, header(7, 0, reads=[(len(text), data)]) + text)
+    connection.read(1, data[0].handle, data[0].offset, bytes(4096))
+    hello(connection)
+    rule = "V1-GSS-MATERIAL"
+    assert total(audit(wire), rule).passed == 1
+    tally = total(audit(wire, faults.snap(wire.packets, 160)), rule)
     assert (tally.undecidable, tally.violated) == (1, 0)
 
 
