@@ -19,7 +19,7 @@ from ..percentiles import Distribution
 from ..rpcrdma.analyzer import Analyzer
 from ..rpcrdma.dispatch import Undecoded
 from ..rpcrdma.eviction import Evicted
-from ..transport.retransmissions import NO_TIMES, NONE, SenderLedger, Tally
+from ..transport.retransmissions import NONE, SenderLedger, Tally
 
 Noun = TypeVar("Noun")
 
@@ -106,7 +106,7 @@ def _noun(kind: Any, value: Any) -> Any:
         return bytes.fromhex(value)
     if kind is SenderLedger:
         ledger = SenderLedger()
-        ledger.add("unknown", NONE, _noun(Tally, value), NO_TIMES)
+        ledger.add("unknown", NONE, _noun(Tally, value), ())
         return ledger
     if origin is tuple:
         each = inner[:1] * len(value) if inner[1:] == (...,) else inner

@@ -9,15 +9,15 @@ and packets that came late though nothing shows that they were sent twice ('reor
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, compress
 from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Int64s, Rows, places
+from ..arrays import Int64s, places
 from ..named_tuple import NamedTuple
 from .operations import Kind, Operation
 
@@ -36,9 +36,9 @@ class PacketTimes:
         self._counts: dict[int, int] = {}
         self._shift = FIRST_SHIFT
 
-    def add(self, times: Int64s) -> None:
+    def add(self, times: Iterable[int]) -> None:
         """Packets of these times."""
-        for interval in (times >> self._shift).tolist():
+        for interval in [time >> self._shift for time in times]:
             self._counts[interval] = self._counts.get(interval, 0) + 1
         while len(self._counts) > MAX_INTERVALS:
             self._shift += 1
@@ -87,7 +87,6 @@ class Tally:
 
 
 NONE = Tally()
-NO_TIMES: Int64s = np.empty(0, np.int64)
 NO_TALLIES: Mapping[str, Tally] = MappingProxyType({})
 NO_CAUSES: Mapping[str, Tally] = {}
 """The same, which ``pickle`` takes."""
@@ -237,20 +236,27 @@ class SenderLedger:
         self._count_one(opened.cause, 1)
 
     def grow(
-        self, opened: OpenRetransmission, end: int, fresh: Rows, lengths: Rows, frames: Rows, times: Rows, copy: bool
+        self,
+        opened: OpenRetransmission,
+        end: int,
+        fresh: Sequence[bool],
+        lengths: Sequence[int],
+        last_frame: int,
+        times: Sequence[int],
+        copy: bool,
     ) -> None:
         """More packets of it, up to ``end``, sent at these times (ns).
 
         ``fresh``: which of them the capture has no earlier transmission of; ``copy``: it may still be one.
         """
-        count, size, new = len(fresh), int(lengths.sum()), int(np.count_nonzero(fresh))
+        count, size, new = len(fresh), sum(lengths), sum(fresh)
         if (opened.cause == LATE and new < count) or (opened.cause == DUPLICATE and not copy):
             self.recast(opened, "unknown")
         opened.end = max(opened.end, end)
-        opened.last_frame, opened.last_time = int(frames[-1]), int(times[-1])
+        opened.last_frame, opened.last_time = last_frame, times[-1]
         captured, missing = NONE, NONE
         if new:
-            missing = Tally(new, size if new == count else int(lengths[fresh].sum()))
+            missing = Tally(new, size if new == count else sum(compress(lengths, fresh)))
             opened.original_missing += missing
         if new < count:
             captured = Tally(count - new, size - missing.bytes)
@@ -259,16 +265,16 @@ class SenderLedger:
 
     def recast(self, opened: OpenRetransmission, cause: str) -> None:
         """It has another cause than it seemed to have: its packets do count, where they did not."""
-        self.add(opened.cause, NONE - opened.original_captured, NONE - opened.original_missing, NO_TIMES)
+        self.add(opened.cause, NONE - opened.original_captured, NONE - opened.original_missing, ())
         self._count_one(opened.cause, -1)
         packets = (
             (opened.original_captured + opened.original_missing).packets if opened.cause in (LATE, DUPLICATE) else 0
         )
         opened.cause = cause
-        self.add(cause, opened.original_captured, opened.original_missing, np.full(packets, opened.time or 0))
+        self.add(cause, opened.original_captured, opened.original_missing, [opened.time or 0] * packets)
         self._count_one(cause, 1)
 
-    def add(self, cause: str, original_captured: Tally, original_missing: Tally, times: Int64s) -> None:
+    def add(self, cause: str, original_captured: Tally, original_missing: Tally, times: Sequence[int]) -> None:
         """Count packets, of responses for example, that are no retransmission by themselves, with their times (ns)."""
         if cause == LATE:
             self.late += original_missing.packets

@@ -384,7 +384,8 @@ class TcpRetransmissions:
         if len(firsts) < c - a:  # IP fragments are one segment.
             lengths, unseen = np.add.reduceat(lengths, firsts), np.logical_or.reduceat(fresh, firsts)
         copy = len(firsts) == 1 and start <= retransmission.start
-        self.ledger.grow(retransmission, stop, unseen, lengths, sent.frame[a:c][firsts], sent.time[a:c][firsts], copy)
+        of_each = unseen.tolist(), lengths.tolist(), int(sent.frame[c - 1]), sent.time[a:c][firsts].tolist()
+        self.ledger.grow(retransmission, stop, *of_each, copy)
         if retransmission.cause == DUPLICATE and stop >= self.head:
             self._open = None  # What goes on behind a copy of the last segment is sent for the first time.
         name = {LATE: DISORDER, DUPLICATE: TWICE}.get(retransmission.cause, RETRANSMITTED)

@@ -7,12 +7,13 @@ IBA volume 1, 9.7.5 (acknowledgements and NAKs) and 9.9 (errors and retries).
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Sequence
 from operator import itemgetter
 
 import numpy as np
 
-from ...arrays import Int64s, Rows, joined, places, some, take
+from ...arrays import Int64s, Rows, joined, places, take
 from ...layers import opcodes
 from ...named_tuple import NamedTuple
 from ...serial import PSN
@@ -232,25 +233,23 @@ class RcRetransmissions:
 
     def _old(self, rows: Rows, a: int, c: int, maybe_more: bool) -> None:
         """Requests [a, c) that were sent before, or come late."""
-        psns = rows["psn"][a:c]
-        start, stop = int(psns[0]), int(rows["end"][c - 1])
-        fresh = np.zeros(c - a, np.bool_)
-        gap = None
-        for known in overlapping(self._gaps, start, stop):
-            inside = (psns >= known.start) & (psns < known.end)
-            if some(inside):
-                fresh |= inside
-                if known.start <= start < known.end:
-                    gap = known
+        psns, lengths, times = (rows[name][a:c].tolist() for name in ("psn", "length", "time"))
+        start, stop = psns[0], int(rows["end"][c - 1])
+        gaps = overlapping(self._gaps, start, stop)
+        fresh = [False] * (c - a)
+        for known in gaps:
+            inside = slice(bisect_left(psns, known.start), bisect_left(psns, known.end))
+            fresh[inside] = [True] * len(fresh[inside])
+        gap = next((known for known in gaps if known.start <= start < known.end), None)
         retransmission = self._open
         if retransmission is None or start != self._expected:
             nak = self._complaint(start, stop, maybe_more)
             retransmission = self._open = self._begin(rows, a, gap, nak)
             retransmission.end = stop
             self.requests.begin(retransmission)
-        seen, copy = rows[a:c], (c - a == 1 and start <= retransmission.start) or stop < (self.head or 0)
-        self.requests.grow(retransmission, stop, fresh, seen["length"], seen["frame"], seen["time"], copy)
-        if some(fresh):
+        copy = (c - a == 1 and start <= retransmission.start) or stop < (self.head or 0)
+        self.requests.grow(retransmission, stop, fresh, lengths, int(rows["frame"][c - 1]), times, copy)
+        if any(fresh):
             self._gaps = fill_gaps(self._gaps, start, stop)
 
     def _complaint(self, start: int, stop: int, maybe_more: bool) -> _Nak | None:
@@ -389,9 +388,9 @@ class RcRetransmissions:
             asked.answers += ((frame, asked.last_frame, first, int(psns[-1]) + 1),)
         seen, new = int(np.count_nonzero(known)), int(np.count_nonzero(~known))
         if seen:
-            self.responses.add(cause or DUPLICATE, Tally(seen, int(lengths[known].sum())), NONE, times[known])
+            self.responses.add(cause or DUPLICATE, Tally(seen, int(lengths[known].sum())), NONE, times[known].tolist())
         if new:
-            self.responses.add(cause or LATE, NONE, Tally(new, int(lengths[~known].sum())), times[~known])
+            self.responses.add(cause or LATE, NONE, Tally(new, int(lengths[~known].sum())), times[~known].tolist())
 
     # What became of it
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
@@ -15,7 +14,7 @@ from rdmascope.dissect.transport.retransmissions import MAX_INTERVALS, PacketTim
 def test_every_packet_is_counted_near_its_time(batches: list[list[int]]) -> None:
     times = PacketTimes()
     for batch in batches:
-        times.add(np.array(batch, np.int64))
+        times.add(batch)
     moments = times.moments()
     every = sorted(time for batch in batches for time in batch)
     assert sum(count for _, count in moments) == len(every) and len(moments) <= MAX_INTERVALS
