@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
 import pytest
@@ -107,9 +108,30 @@ def test_ip_fragments_are_said_not_to_be_reassembled(tmp_path: Path) -> None:
     assert said == "3 IP fragments not reassembled, contents unknown"
 
 
+def block(kind: int, body: bytes) -> bytes:
+    """Of a pcapng file."""
+    body += bytes(-len(body) % 4)
+    size = struct.pack("<I", len(body) + 12)
+    return struct.pack("<I", kind) + size + body + size
+
+
+def test_timestamps_in_milliseconds_are_said_to_be_coarse(tmp_path: Path) -> None:
+    wire = Wire()
+    shapes.read(wire.connect(), bytes(3000))
+    in_milliseconds = struct.pack("<HHIHHBBH", 1, 0, 0, 9, 1, 3, 0, 0) + bytes(2)
+    data = block(0x0A0D0D0A, struct.pack("<IHHq", 0x1A2B3C4D, 1, 0, -1)) + block(1, in_milliseconds)
+    for frame in Capture(wire).frames:
+        size, time = len(frame.data), frame.time // 1_000_000
+        data += block(6, struct.pack("<5I", 0, time >> 32, time & 0xFFFFFFFF, size, size) + frame.data)
+    path = tmp_path / "coarse.pcapng"
+    path.write_bytes(data)
+    (said,) = [one for one in diagnosis_of(Session(str(path))).statements if one.kind == "timestamps-coarse"]
+    assert said.cause.text == "timestamps of 1 ms: no latency is known better than to 1 ms"
+
+
 def test_every_detector_speaks_of_a_capture() -> None:
     of_samples = {kind for said in ILL.values() for kind in said}
-    said_above = {"capture-dropped", "capture-damaged", "packets-fragmented"}
+    said_above = {"capture-dropped", "capture-damaged", "packets-fragmented", "timestamps-coarse"}
     of_traces = STARVED.keys() | {"slow-network", "completion-error", "calls-retransmitted"}
     of_tcp = {"receive-window-closed", "slow-start-after-idle"}
     assert TROUBLES.keys() | of_samples | said_above | of_traces | of_tcp == all_detectors().keys()
