@@ -150,8 +150,8 @@ class _LatestRequests:
         return self.by_psn
 
     def sent(self, chosen: Int64s) -> Rows:
-        """SENT rows of some of them."""
-        return digested(sent_rows(take(self.rows, chosen), self.psns[chosen], self.ends[chosen]), self.data)
+        """SENT rows of some of them, without sums."""
+        return sent_rows(take(self.rows, chosen), self.psns[chosen], self.ends[chosen])
 
     def last(self, count: int) -> Rows:
         """SENT rows of the last ones, without sums."""
@@ -211,9 +211,9 @@ class SentRequests:
 
     def sighting(self, psn: int, frame: int) -> Rows | None:
         """The SENT row of the last request before ``frame`` that took this PSN."""
-        for by_psn, sent, before in reversed(self._earlier(frame)):
+        for by_psn, sent, data, before in reversed(self._earlier(frame)):
             if len(earlier := by_psn.all(psn, before)):
-                row: Rows = sent(earlier[-1:])[0]
+                row: Rows = identified(sent(earlier[-1:]), data)[0]
                 return row
         return None
 
@@ -244,19 +244,19 @@ class SentRequests:
             contradicting[index] |= differ & alike
             return alike
 
-        for by_psn, sent, before in self._earlier(int(frames[0])):
+        for by_psn, sent, data_before, before in self._earlier(int(frames[0])):
             last, exact = by_psn.last(psns, before)
             index = places(exact)
             odd = ~exact if by_psn.has_reads else np.zeros(len(rows), np.bool_)
             if len(index):
-                alike = same(index, sent(last[index]))
+                alike = same(index, digested(sent(last[index]), data_before))
                 retransmitted[index] |= alike
                 odd[index] = ~alike
             for at in places(odd).tolist():
                 others = by_psn.all(int(psns[at]), before)
                 if not len(others):
                     continue
-                earlier = sent(others)
+                earlier = digested(sent(others), data_before)
                 here = earlier["psn"] == psns[at]
                 alike = np.zeros(len(others), np.bool_)
                 if some(here):
@@ -269,18 +269,19 @@ class SentRequests:
         new = {at: taken for at, taken in taken_at.items() if not retransmitted[at]}
         return Recognised(new, frames[contradicting & retransmitted].tolist())
 
-    def _earlier(self, frame: int) -> list[tuple[_ByPsn, Callable[[Int64s], Rows], int]]:
-        """Those before ``frame``, oldest first: what finds them, what gives their SENT rows, and how many they are."""
-        sources: list[tuple[_ByPsn, Callable[[Int64s], Rows], int]] = []
+    def _earlier(self, frame: int) -> list[tuple[_ByPsn, Callable[[Int64s], Rows], Bytes | None, int]]:
+        """Those before ``frame``, oldest first: what finds them, what gives their SENT rows, the bytes that those
+        without sums are in, and how many they are."""
+        sources: list[tuple[_ByPsn, Callable[[Int64s], Rows], Bytes | None, int]] = []
         if self._kept:
             kept = joined(self._kept)
             if self._kept_by_psn is None:
                 self._kept = (kept,)
                 self._kept_by_psn = _ByPsn(kept["psn"], kept["end"], kept["opcode"])
-            sources.append((self._kept_by_psn, lambda index: digested(kept.take(index), self._data), len(kept)))
+            sources.append((self._kept_by_psn, kept.take, self._data, len(kept)))
         batch = self._batch
         if batch is not None and (before := int(batch.rows["frame"].searchsorted(frame))):
-            sources.append((batch.find(), batch.sent, before))
+            sources.append((batch.find(), batch.sent, batch.data, before))
         return sources
 
 
@@ -291,7 +292,7 @@ def detach(memories: Iterable[SentRequests]) -> None:
         if (known := memory.undigested()) is not None:
             parts_of.setdefault(id(known[0]), (known[0], []))[1].extend(known[1])
     for data, parts in parts_of.values():
-        table = digested(joined(parts), data) if parts else np.empty(0, SENT)
+        table = digested(identified(joined(parts), data), data) if parts else np.empty(0, SENT)
         behind = 0
         for part in parts:
             first, behind = behind, behind + len(part)
@@ -333,12 +334,18 @@ def digested(rows: Rows, data: Bytes | None) -> Rows:
         rows["leading"][sends] = _leading(data, starts, captured)
         payloads = map(data.data.__getitem__, map(slice, starts.tolist(), (starts + captured).tolist()))
         rows["digest"][sends] = list(map(crc32, payloads))
-    ip = rows["payload"] - opcodes.BTH_BYTES - opcodes.EXTENDED_BYTES[rows["opcode"]] - IPV4_UDP
-    near = places((ip >= 0) & (rows["headers"] == 1))
-    head = gather(data, ip[near], ">u8")
-    routed = (head >> 56 == 0x45) & (gather(data, ip[near] + 22, ">u2") == ROCE_PORT)
-    rows["identification"][near] = np.where(routed, head >> 16 & 0xFFFF, -1)
     rows["payload"] = -1
+    return rows
+
+
+def identified(rows: Rows, data: Bytes | None) -> Rows:
+    """SENT rows with IP identifications, to be asked for before their sums: ``data`` as of ``digested``."""
+    if data is not None:
+        ip = rows["payload"] - opcodes.BTH_BYTES - opcodes.EXTENDED_BYTES[rows["opcode"]] - IPV4_UDP
+        near = places((ip >= 0) & (rows["headers"] == 1))
+        head = gather(data, ip[near], ">u8")
+        routed = (head >> 56 == 0x45) & (gather(data, ip[near] + 22, ">u2") == ROCE_PORT)
+        rows["identification"][near] = np.where(routed, head >> 16 & 0xFFFF, -1)
     return rows
 
 
