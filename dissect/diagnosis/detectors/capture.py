@@ -228,13 +228,16 @@ def packets_duplicated(facts: Facts, limits: Limits) -> Iterator[Cause]:
     ),
 )
 def timestamps_coarse(facts: Facts, limits: Limits) -> Iterator[Cause]:
-    """No time that is less than the resolution of the timestamps is known. Where interfaces differ in it, what passes
+    """Nothing shorter than the resolution of the timestamps can be measured. Where interfaces differ in it, what passes
     from one to the other may seem to arrive before it was sent, or late, by as much as the coarser resolution.
     """
     steps = sorted(facts.time_steps)
     if steps and (steps[-1] > limits["usual"] or len(steps) > 1):
-        among = f" in some frames, {bound(steps[0])} in others" if len(steps) > 1 else ""
-        text = f"timestamps of {bound(steps[-1])}{among}: no latency is known better than to {bound(steps[-1])}"
+        coarse, limit = bound(steps[-1]), "nothing shorter can be measured"
+        if len(steps) > 1:
+            limit = f"latencies between the two may be off by {coarse}"
+            coarse += f" in some frames and {bound(steps[0])} in others"
+        text = f"timestamps have a resolution of {coarse}; {limit}"
         yield Cause(text, len(steps), harmless=steps[-1] <= limits["usual"])
 
 

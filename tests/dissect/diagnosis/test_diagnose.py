@@ -126,7 +126,7 @@ def test_timestamps_in_milliseconds_are_said_to_be_coarse(tmp_path: Path) -> Non
     path = tmp_path / "coarse.pcapng"
     path.write_bytes(data)
     (said,) = [one for one in diagnosis_of(Session(str(path))).statements if one.kind == "timestamps-coarse"]
-    assert said.cause.text == "timestamps of 1 ms: no latency is known better than to 1 ms"
+    assert said.cause.text == "timestamps have a resolution of 1 ms; nothing shorter can be measured"
 
 
 def test_every_detector_speaks_of_a_capture() -> None:
