@@ -10,7 +10,7 @@ from operator import attrgetter, itemgetter
 
 import numpy as np
 
-from ...arrays import Bytes, Int64s, Rows, joined, places, some, take, unique
+from ...arrays import Bytes, Int64s, Rows, joined, places, take, unique
 from ...layers import opcodes
 from ...layers.transports import TRANSPORTS
 from ...link.addresses import AddressTable
@@ -78,11 +78,6 @@ class Bindings:
             if owner is None or owner.link.request is None or owner.link.request.local_comm_id in event.comm_ids:
                 return owner
         return None
-
-    def since(self, key: int) -> int:
-        """The row of the batch from which on the flow has been what it is after the changes so far."""
-        changes = self._changes.get(key)
-        return changes[-1].row if changes else 0
 
     def change(self, key: int, row: int, binding: Binding, reused: bool = False) -> None:
         """From ``row`` of the batch on, a flow belongs to another connection.
@@ -291,8 +286,6 @@ class RcObserver:
         """Those on which something waits only because it may be retransmitted."""
         self.replayed: list[tuple[RcLink, Bytes, tuple[Rows, Rows]]] = []
         """Packets that were held and now have a connection."""
-        self._by_flow: tuple[Int64s, Int64s] | None = None
-        """Flow keys, ascending, and their rows, of a batch whose times run backwards; None where not asked for."""
         self._frames: Sequence[int] = ()
         """Of the rows of the batch."""
         self._data: Bytes | None = None
@@ -309,7 +302,6 @@ class RcObserver:
         rows = batch.rows
         if last is None:
             last = int(rows["frame"][-1]) if len(rows) else 0
-        self._by_flow = None
         if batch.data is not self._data:
             self._data = batch.data
             detach(queue.sent for link in self.links.values() for queue in link.health.retransmissions)
@@ -528,48 +520,20 @@ class RcObserver:
         for key, sender in ((to_passive, 0), (to_active, 1)):
             old = self.bindings.current(key)
             former = None if old is None else old.link.connection
+            # A capture of several interfaces may have the REP and what follows it before the REQ.
+            first = min(request.frame, connection.endpoints[sender].private_data_frame)
             start = index
             if former is None or former.ended_by or (starting and former.first_frame < request.frame):
-                start = bisect_left(self._frames, request.frame, 0, index)
-            # Where an earlier connection had the queue pair at that time, times contradict the file: that decides.
-            if former is None or former.ended_time <= request.time:
-                start = self._first_early(link, request, key, rows, start, former)
-                if former is None:
-                    self._early(link, sender, self.unpaired.release(key), request)
+                start = bisect_left(self._frames, first, 0, index)
+            if former is None:
+                self._early(link, sender, self.unpaired.release(key), first)
             self.bindings.change(key, start, Binding(link, sender), reused=former is not None and bool(starting))
             self.management.half_known.pop(key, None)
 
-    def _first_early(
-        self, link: RcLink, request: ConnectionRequest, key: int, rows: Rows, start: int, former: Connection | None
-    ) -> int:
-        """The first row of flow ``key`` that is of the connection that ``request``, in row ``start``, asked for.
-
-        A capture of several interfaces may have packets in the file before the REQ, though their times are later.
-        Where a former connection had the flow, they have to begin with a starting PSN, their own if that one goes on.
-        """
-        if self._by_flow is None:
-            keys = flow_keys(rows["source"], rows["destination"], rows["dest_qp"])
-            order = keys.argsort(kind="stable") if some(rows["time"][1:] < rows["time"][:-1]) else _NO_ROWS
-            self._by_flow = keys[order], order
-        keys, order = self._by_flow
-        if not len(order):
-            return start
-        mine = order[keys.searchsorted(key) : keys.searchsorted(key, side="right")]
-        mine = mine[mine.searchsorted(self.bindings.since(key)) : mine.searchsorted(start)]
-        early = mine[_early_rows(link, request, rows[mine]) :]
-        if not len(early):
-            return start
-        own = {end.start_psn for end in link.connection.endpoints}
-        if former is not None and not former.ended_by:
-            own -= {None, *[end.start_psn for end in former.endpoints]}
-        known = former is None or None in own or int(rows["psn"][early[0]]) in own
-        return int(early[0]) if known else start
-
-    def _early(self, link: RcLink, sender: int, flow: Flow | None, request: ConnectionRequest) -> None:
-        """Packets of a flow from its REQ on belong to the link; what is older waits on."""
+    def _early(self, link: RcLink, sender: int, flow: Flow | None, first: int) -> None:
+        """Packets of a flow from frame ``first`` on belong to the link; what is older waits on."""
         for data, rows in flow.pieces if flow else []:
-            later = rows["frame"] >= request.frame
-            later[_early_rows(link, request, rows) :] = True
+            later = rows["frame"] >= first
             part, before = take(rows, later), take(rows, ~later)
             if flow and len(before):
                 self.unpaired.hold(flow.key, data, before)
@@ -703,17 +667,6 @@ def _began(pair: Pair) -> int:
 def _next_look(frame: int) -> int:
     """The frame behind which partners are looked for, the next after one."""
     return max(FIRST_LOOK, 1 << frame.bit_length()) if frame < EACH_LOOK else (frame // EACH_LOOK + 1) * EACH_LOOK
-
-
-def _early_rows(link: RcLink, request: ConnectionRequest, rows: Rows) -> int:
-    """From which row on the packets of a flow came at the time of ``request`` or later, with PSNs of its link."""
-    earlier = places(rows["time"] < request.time)
-    first = int(earlier[-1]) + 1 if len(earlier) else 0
-    starting = _starting(link.connection)
-    if not starting or first == len(rows):
-        return first
-    fits = places(_ahead(rows["psn"][first:].astype(np.int64), starting) < HELD_PACKETS)
-    return first + int(fits[0]) if len(fits) else len(rows)
 
 
 def _transport(row: Rows) -> str:

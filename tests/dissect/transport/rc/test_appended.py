@@ -145,3 +145,19 @@ def test_a_capture_that_begins_late_and_a_clock_that_was_set_back_before_the_que
         message = rpc.call or rpc.reply
         assert message is not None
         assert (message.frame + begin > half) == (rpc.connection.paired_by == "CM"), message.frame
+
+
+@pytest.mark.parametrize("begin", [60, 100, 140])
+def test_a_later_half_before_the_earlier_one_is_a_connection_of_its_own_wherever_batches_end(begin: int) -> None:
+    wire = Wire(mtu=1024)
+    conn = wire.connect()
+    for _ in range(20):
+        write(conn, DATA[:3000])
+    frames = Capture(wire).frames
+    swapped = [*frames[begin:], *frames[:begin]]
+    _, once = analyzed(swapped, 100_000)
+    assert len({rpc.connection for rpc in once}) == 2
+    for step in (1, 7, 40):
+        _, rpcs = analyzed(swapped, step)
+        assert contents(rpcs) == contents(once)
+        assert sorted(rpc.connection.packets for rpc in rpcs) == sorted(rpc.connection.packets for rpc in once)
