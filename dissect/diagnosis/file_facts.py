@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 
 import numpy as np
 
 from ..arrays import distinct, unique
-from ..measure.files import READ, WRITE, File, FileCall, FileTable, FileTransfer, FileUses
+from ..measure.files import READ, WRITE, File, FileTable, FileUses, Moved
 from ..onc.file_operations import UNSTABLE
 from ..rpcrdma.rpc_table import RpcTable
 from .rpc_facts import Examples, examples_by
@@ -32,6 +34,15 @@ class Transfers:
     """By file."""
     examples: Examples = field(default_factory=Examples)
     """Weighed by latency, in nanoseconds."""
+
+    def add(self, moved: Iterable[Moved]) -> None:
+        """Count them; of their RPCs there are ``examples``."""
+        for _, _, file, offset, count, *_ in moved:
+            size = count if count in self.sizes or len(self.sizes) < MAX_SIZES else 0
+            self.sizes[size] += 1
+            if self.last_end.get(file.number) == offset:
+                self.sequential[size] += 1
+            self.last_end[file.number] = offset + count
 
 
 class FileFacts:
@@ -57,7 +68,7 @@ class FileFacts:
 
     def take(self, table: RpcTable, used: FileUses) -> None:
         """The same, of what they did with files."""
-        self.used = used
+        self.used = used._replace(source=None)
         done = used.operations
         stored = (done["stable"] > UNSTABLE) & done["succeeded"] & (done["count"] > 0)
         rpcs = table.rows
@@ -79,26 +90,13 @@ class FileFacts:
         for index, connection, caller in zip(*(column[first].tolist() for column in callers), strict=True):
             client = table.conversation(connection).connection.endpoints[caller].address
             self.clients[used.files[index].number].add(client)
-        for call, transfers in used.transfers:
-            self.transferred(call, transfers)
-
-    def transferred(self, call: FileCall, transfers: Iterable[FileTransfer]) -> None:
-        """What an RPC did to the contents of files."""
-        latency = call.latency or 0
-        counted: set[str] = set()
-        for transfer in transfers:
-            if transfer.kind not in (READ, WRITE) or not transfer.count:
-                continue
-            totals = self.reads if transfer.kind == READ else self.writes
-            size = transfer.count if transfer.count in totals.sizes or len(totals.sizes) < MAX_SIZES else 0
-            totals.sizes[size] += 1
-            if totals.last_end.get(transfer.file.number) == transfer.offset:
-                totals.sequential[size] += 1
-            totals.last_end[transfer.file.number] = transfer.offset + transfer.count
-            if transfer.kind not in counted:
-                # Several in one compound share its latency.
-                counted.add(transfer.kind)
-                totals.examples.add(latency, call.number, call.first_frame)
+        for kind, transfers in ((READ, self.reads), (WRITE, self.writes)):
+            moved = [one for one in used.moved if one[1] == kind and one[4]]
+            transfers.add(moved)
+            # Several in one compound share its latency.
+            rows = np.array([row for row, _ in groupby(moved, itemgetter(0))], np.int64)
+            for _, examples in examples_by(np.zeros_like(rows), *(column[rows] for column in columns)):
+                transfers.examples.join(examples)
 
     def path(self, number: int) -> str:
         """The path of a file: its latest name with those that it had before, or its handle's hash."""

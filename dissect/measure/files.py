@@ -10,6 +10,8 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +24,8 @@ from ..onc.file_operations import DIRECTORY, UNSTABLE, FileOperation
 from ..onc.hashes import handle_hash
 from ..percentiles import Distribution, Samples
 from ..rpcrdma.rpc_table import RpcTable
-from ..rpcrdma.rpcs import Reassembled, Rpc
-from .file_names import NamedFile, NfsMessages, Paths, path_of_name, split_at_gaps
+from ..rpcrdma.rpcs import Rpc
+from .file_names import NamedFile, Paths, path_of_name, split_at_gaps
 from .nfs_operations import NfsOperations, OperationReader
 
 BLOCK = 1 << 20
@@ -371,6 +373,11 @@ class File(NamedFile):
         return self.seen.missing(0, self.length)
 
 
+Moved = tuple[int, str, File, int, int, "int | None", bool]
+"""What an RPC did to contents: its row, kind, file, offset and count of a ``FileTransfer``, where its bytes are in the
+message (None: there are none), and whether it is sure that it happened."""
+
+
 class FileCall(NamedTuple):
     """What files are told of an RPC."""
 
@@ -398,14 +405,71 @@ class FileUses(NamedTuple):
     """``OPERATION``, of those that count; ``file`` is an index in ``files``."""
     names: Sequence[str]
     files: Sequence[File]
-    transfers: Sequence[tuple[FileCall, list[FileTransfer]]]
-    """What RPCs did to contents, in its order."""
+    moved: Sequence[Moved]
+    """What RPCs did to contents, in their order."""
+    source: tuple[RpcTable, NfsOperations] | None = None
+    """What ``transfers`` are made from."""
+
+    @property
+    def transfers(self) -> Iterator[tuple[FileCall, list[FileTransfer]]]:
+        """RPCs that did something to contents, and what."""
+        if self.source is not None:
+            table, read = self.source
+            for row, moved in groupby(self.moved, key=itemgetter(0)):
+                call = _call(table, row)
+                yield call, [_transfer(read, call, *one) for one in moved]
 
     @property
     def numbers(self) -> Int64s:
         """The number of the file of each operation."""
         numbers: Int64s = np.array([file.number for file in self.files], np.int64)[self.operations["file"]]
         return numbers
+
+
+def _call(table: RpcTable, row: int) -> FileCall:
+    rpc = table.rows[row]
+    names, caller = table.names.procedures[rpc["procedure"]], int(rpc["caller"])
+    ends = table.conversation(int(rpc["connection"])).connection.endpoints
+    replied, latency = int(rpc["reply_frame"]), int(rpc["latency"])
+    return FileCall(
+        int(rpc["number"]),
+        ends[1 - caller].address,
+        ends[caller].address,
+        names.version or 0,
+        names.minor_version,
+        int(rpc["call_time"]),
+        int(rpc["reply_end"]) if replied else None,
+        int(rpc["call_frame"]),
+        replied or int(rpc["call_last_frame"]),
+        None if latency < 0 else latency,
+    )
+
+
+def _transfer(
+    read: NfsOperations,
+    call: FileCall,
+    row: int,
+    kind: str,
+    file: File,
+    offset: int,
+    count: int,
+    position: int | None,
+    sure: bool,
+) -> FileTransfer:
+    captured: list[tuple[int, memoryview]] = []
+    lacking: list[MissingRange] = []
+    message = None if position is None else read.message(row, kind == READ)
+    if message is not None and position is not None:
+        for start, end, missing in split_at_gaps(message, position, position + count):
+            at = offset + start - position
+            if missing:
+                lacking.append(MissingRange(at, at + end - start, missing))
+            else:
+                captured.append((at, message.captured(start, end)))
+    return FileTransfer(
+        kind, file, call.begin, call.end if sure else None, offset, count, call.number, call.first_frame,
+        call.last_frame, tuple(captured), tuple(lacking),
+    )  # fmt: skip
 
 
 class FileTable:
@@ -437,10 +501,10 @@ class FileTable:
             self._note_undecoded(reason)
         counted = np.ones(len(table), np.bool_) if counts is None else counts
         batch = _FileBatch(table, read, self.names)
-        transfers = batch.take(counted)
+        files = batch.take(counted)
         used = take(read.rows, counted[read.rows["row"]])
-        _note_calls(used, read.names, batch.files, table)
-        return FileUses(used, read.names, batch.files, transfers)
+        _note_calls(used, read.names, files, table)
+        return FileUses(used, read.names, files, batch.moved, (table, read))
 
     def _note_undecoded(self, reason: str) -> None:
         if len(self.undecoded) >= MAX_REASONS and reason not in self.undecoded:
@@ -473,111 +537,86 @@ class FileTable:
         return path_of_name(last, last.until)
 
 
-_CALL = (
-    "number", "connection", "caller", "procedure", "call_time", "reply_end", "call_frame", "call_last_frame",
-    "reply_frame", "latency",
-)  # fmt: skip
-
-
 class _FileBatch:
     """The RPCs of a table, by which files change."""
 
     def __init__(self, table: RpcTable, read: NfsOperations, names: Paths[File]) -> None:
         self.table, self.read, self.names = table, read, names
-        known = [names.known(*handle) for handle in read.handles]
-        self.files: list[File] = [file for file in known if file is not None]
-        self._appearing: list[tuple[int, int]] = []
-        """Of each file that is not known yet the operation with which it appears, and its index; the last first."""
-        if len(self.files) < len(known):
-            first = distinct(read.rows["file"])[0]
-            order = sorted(zip(first.tolist(), read.rows["file"][first].tolist(), strict=True), reverse=True)
-            self._appearing = [appearing for appearing in order if known[appearing[1]] is None]
-        self._files = known
-        self._changing: dict[int, tuple[int, ...]] = {}
-        """Of those that may change contents ``_CALL``, by row."""
-        self._transfers: list[tuple[FileCall, list[FileTransfer]]] = []
+        self._files = [names.known(*handle) for handle in read.handles]
+        """None of those that are not known yet."""
+        self.moved: list[Moved] = []
+        self._row = self._begin = 0
+        self._end: int | None = None
+        """Of the RPC whose turn it is: its row, its first packet, and the last one of its reply."""
+        self._using: dict[tuple[int, File], None] = {}
+        """Rows of RPCs that read or wrote, and what."""
+        self._stable: dict[tuple[int, bytes], tuple[int, int]] = {}
+        """Of WRITEs, by row and handle, how they were committed, and with which verifier."""
 
-    def take(self, counted: NDArray[np.bool_]) -> list[tuple[FileCall, list[FileTransfer]]]:
-        """Note what RPCs say, in their order; returns what they did to contents."""
-        rows, messages = self.read.rows, self.read.messages
-        contents = [
-            (row, event.handle) for row, said in messages.items() for event in said.events if event.kind in _OF_CONTENTS
-        ]
-        in_turn = self._in_turn({handle for _, handle in contents})
-        order = sorted(messages)
-        operations = np.ascontiguousarray(rows["row"])
-        begins, ends = (operations.searchsorted(order, side).tolist() for side in ("left", "right"))
+    def take(self, counted: NDArray[np.bool_]) -> list[File]:
+        """Note what RPCs say, in their order; returns the files of ``read.handles``."""
+        read, files, rpcs = self.read, self._files, self.table.rows
+        events, rows, servers = read.events, read.rows, read.servers
+        in_turn = self._in_turn({event.handle for event in events if event.kind in _OF_CONTENTS})
         turns = in_turn.nonzero()[0]
-        before, behind = turns.searchsorted(begins).tolist(), turns.searchsorted(ends).tolist()
         said = take(rows, turns)
-        commit = self.read.names.index("COMMIT") if "COMMIT" in self.read.names else -1
-        fields = (said["file"], said["type"], said["sized"], said["size"], said["verifier"] > 0, said["name"] == commit)
+        names = {name: code for code, name in enumerate(read.names)}
+        written = take(rows, rows["name"] == names.get("WRITE", -1))
+        for row, which, *stable in zip(*(written[name][::-1].tolist() for name in _WRITTEN), strict=True):
+            self._stable[row, read.handles[which][1]] = stable[0], stable[1]
+        commits = said["name"] == names.get("COMMIT", -1)
+        fields = *(said[name] for name in ("file", "type", "sized", "size")), said["verifier"] > 0, commits
         stated = [*zip(turns.tolist(), *(field.tolist() for field in fields), strict=True)]
-        moving = {row for row, _ in contents}
-        changing = sorted(moving.union(said["row"].tolist()))
-        chosen = take(self.table.rows, np.array(changing, np.int64))
-        self._changing = dict(zip(changing, zip(*(chosen[name].tolist() for name in _CALL), strict=True), strict=True))
-        times = np.where(
-            self.table.rows["reply_frame"] != 0, self.table.rows["reply_end"], self.table.rows["call_time"]
-        )
-        at, appearing = 0, self._appearing
-        for row, begin, end, first, last, counts, time in zip(
-            order, begins, ends, before, behind, counted[order].tolist(), times[order].tolist(), strict=True
+        # Of an RPC first names and contents, then what operations say: attributes that a WRITE returns hold after it.
+        of_rpcs = np.concatenate((read.event_rows, said["row"]))
+        order = (of_rpcs << 1 | (np.arange(len(of_rpcs)) >= len(events))).argsort(kind="stable")
+        of_rpcs = of_rpcs[order]
+        replied = rpcs["reply_frame"] != 0
+        columns = *(rpcs[name][of_rpcs] for name in ("call_time", "reply_end")), replied[of_rpcs], counted[of_rpcs]
+        for at, row, begin, end, ended, counts in zip(
+            order.tolist(), of_rpcs.tolist(), *(column.tolist() for column in columns), strict=True
         ):
-            server = self.read.servers[row]
-            if at < first:
-                self._state(stated[at:first], None)
-            # Of an RPC first the files of names and contents appear, then those of operations.
-            if appearing:
-                self._appear(begin)
-            update = _FileUpdate(self._call(row), messages[row]) if row in moving else None
-            for event in messages[row].events:
-                if event.kind not in _OF_CONTENTS:
-                    self.names.learn(server, event, time)
-                elif update is not None and event.handle is not None and counts:
-                    update.contents(event, self.names.file(server, event.handle))
-            if appearing:
-                self._appear(end)
-            if first < last:
-                self._state(stated[first:last], update)
-            at = last
-            if update is not None:
-                update.note_latency()
-                self._note(update)
-        self._state(stated[at:], None)
-        self._appear(len(rows))
-        self.files = [file for file in self._files if file is not None]
-        _note_states(take(rows, ~in_turn), self.files)
-        return self._transfers
+            if at >= len(events):
+                index, which, type, sized, size, verified, commit = stated[at - len(events)]
+                file = files[which]
+                if file is None:
+                    file = files[which] = self.names.file(*read.handles[which])
+                if type >= 0:
+                    file.type = type
+                sized = sized and file.type != DIRECTORY
+                if not verified and not (sized and size < file.reach):
+                    if sized:
+                        file.size = size
+                elif ended:
+                    self._row, self._begin, self._end = row, begin, end
+                    if sized:
+                        self._size(file, size, end)
+                    if commit:
+                        self._commit(file, read.operation(rows[index].item()))
+                continue
+            event = events[at]
+            if event.kind not in _OF_CONTENTS:
+                self.names.learn(servers[row], event, end if ended else begin)
+            elif event.handle is not None and counts:
+                self._row, self._begin, self._end = row, begin, end if ended else None
+                self._contents(event, self.names.file(servers[row], event.handle))
+        known = [file for file in files if file is not None]
+        _note_states(take(rows, ~in_turn), known)
+        self._note_latencies()
+        return known
 
-    def _call(self, row: int) -> FileCall:
-        number, connection, caller, procedure, begin, end, first, last, replied, latency = self._changing[row]
-        ends, names = self.table.conversation(connection).connection.endpoints, self.table.names.procedures[procedure]
-        return FileCall(
-            number,
-            ends[1 - caller].address,
-            ends[caller].address,
-            names.version or 0,
-            names.minor_version,
-            begin,
-            end if replied else None,
-            first,
-            replied or last,
-            None if latency < 0 else latency,
-        )
-
-    def _note(self, update: _FileUpdate) -> None:
-        if update.transfers:
-            self._transfers.append((update.call, update.transfers))
-
-    def _appear(self, until: int) -> None:
-        """Number the files that appear before an operation."""
-        while self._appearing and self._appearing[-1][0] < until:
-            _, file = self._appearing.pop()
-            self._files[file] = self.names.file(*self.read.handles[file])
+    def _note_latencies(self) -> None:
+        """To the files that RPCs read or wrote."""
+        latencies = self.table.rows["latency"][[row for row, _ in self._using]].tolist()
+        for (_, file), latency in zip(self._using, latencies, strict=True):
+            if latency >= 0:
+                if file.latencies is None:
+                    file.latencies = Samples(EXACT_LATENCIES)
+                file.latencies.append(latency)
 
     def _in_turn(self, changed: Collection[bytes | None]) -> NDArray[np.bool_]:
-        """Operations that say something of files whose contents change: of these the order counts.
+        """Operations with which files appear, or that say something of those whose contents change: of these the order
+        counts.
 
         ``changed``: handles of files that calls read and write.
         """
@@ -588,36 +627,145 @@ class _FileBatch:
         turning[rows["file"][(rows["verifier"] > 0) | (rows["sized"] & (rows["size"] < reach[rows["file"]]))]] = True
         turning[[index for index, (_, handle) in enumerate(self.read.handles) if handle in changed]] = True
         turned: NDArray[np.bool_] = states & turning[rows["file"]]
+        if None in self._files:
+            unknown = np.array([file is None for file in self._files])
+            first = distinct(rows["file"])[0]
+            turned[first[unknown[rows["file"][first]]]] = True
         return turned
 
-    def _state(self, stated: list[tuple[int, int, int, bool, int, bool, bool]], update: _FileUpdate | None) -> None:
-        """What operations say of type, size and contents; attributes that a WRITE returns hold after it.
+    def _contents(self, event: onc.FileEvent, file: File) -> None:
+        if event.kind == onc.READ:
+            self._read(event, file)
+        elif event.kind == onc.WRITE:
+            self._write(event, file)
+        elif self._end is None:
+            return
+        elif event.kind == onc.HOLE:
+            file.transfers += 1
+            self._reached(file, event.offset + event.count)
+            file.seen.add(event.offset, event.offset + event.count)
+            self._add(ZEROS, file, event.offset, event.count)
+        elif event.kind == onc.RESIZED:
+            self._truncate(file, event.offset, self._end)
+            file.size = event.offset
+        elif event.kind == onc.ALTERED:
+            end = event.offset + event.count if event.count else None
+            file.seen.remove(event.offset, BEYOND if end is None else end)
+            if end is not None:
+                self._reached(file, end)
+            self._add(ALTERED, file, event.offset, event.count)
 
-        ``stated``: of each its index, that of its file, the type, whether there is a size, a verifier, and whether it
-        is a COMMIT.
-        """
-        files = self._files
-        for index, which, type, sized, size, verified, commits in stated:
-            file = files[which]
-            if file is None:
-                self._appear(index + 1)
-                file = files[which]
-                assert file is not None
-            if type >= 0:
-                file.type = type
-            sized = sized and file.type != DIRECTORY
-            if verified or (sized and size < file.reach):
-                change = update
-                if change is None:
-                    change = _FileUpdate(self._call(int(self.read.rows["row"][index])), _SILENT)
-                if sized and change.end is not None:
-                    change.size(file, size, change.end)
-                if commits and change.end is not None:
-                    change.commit(file, self.read.operation(self.read.rows[index].item()))
-                if update is None:
-                    self._note(change)
-            elif sized:
-                file.size = size
+    def _read(self, event: onc.FileEvent, file: File) -> None:
+        if self._end is None:
+            return
+        file.transfers += 1
+        file.reads += 1
+        count = self._count(event, of_reply=True)
+        file.read += count
+        end = event.offset + count
+        if count:
+            self._reached(file, end)
+        if event.eof and count == event.count and (count or not event.offset):
+            self._size(file, end, self._end)
+        self._move(READ, file, event, count)
+
+    def _write(self, event: onc.FileEvent, file: File) -> None:
+        file.transfers += 1
+        file.writes += 1
+        count = self._count(event, of_reply=False)
+        if event.done is None:
+            file.unconfirmed += count
+            self._move(WRITE, file, event, count, sure=False)
+            return
+        done = min(count, event.done)
+        file.refused += count - done
+        file.written += done
+        if done and self._end is not None:
+            self._reached(file, event.offset + done)
+            stable, verifier = self._stable.get((self._row, file.handle), (-1, 0))
+            if stable == UNSTABLE:
+                self._left_unstable(file, self.read.verifiers[verifier], event.offset, done, self._end)
+        else:
+            done = 0
+        self._move(WRITE, file, event, done)
+
+    def _count(self, event: onc.FileEvent, of_reply: bool) -> int:
+        """Bytes of a READ or WRITE that the message has room for."""
+        if self._row not in self.read.messages:
+            return event.count
+        message = self.read.message(self._row, of_reply)
+        return 0 if message is None else max(0, min(event.count, message.length - event.position))
+
+    def _left_unstable(self, file: File, verifier: bytes, offset: int, count: int, end: int) -> None:
+        start, stop, time = file._unstable
+        if file.uncommitted:
+            file.restarted |= verifier != file._verifier
+            start, stop, end = min(start, offset), max(stop, offset + count), max(time, end)
+        else:
+            start, stop = offset, offset + count
+        file.uncommitted += count
+        file._unstable, file._verifier = (start, stop, end), verifier
+
+    def _commit(self, file: File, done: FileOperation) -> None:
+        if done.succeeded:
+            start, end, time = file._unstable
+            known = done.offset is not None and done.offset <= start
+            if file.uncommitted and time < self._begin and known:
+                if not done.count or end <= (done.offset or 0) + done.count:
+                    file.uncommitted = 0
+                file.restarted |= done.verifier != file._verifier
+
+    def _move(self, kind: str, file: File, event: onc.FileEvent, count: int, sure: bool = True) -> None:
+        """Bytes were read or written."""
+        self._using[self._row, file] = None
+        if not count and kind == WRITE:
+            return
+        start, end = event.offset, event.offset + count
+        message = self.read.message(self._row, kind == READ) if self._row in self.read.messages else None
+        if message is not None:
+            shift = event.offset - event.position
+            for first, last, missing in split_at_gaps(message, event.position, event.position + count):
+                if missing:
+                    file.missing[missing] += last - first
+                    if kind == WRITE and sure:
+                        file.seen.remove(first + shift, last + shift)
+                elif sure:
+                    file.seen.add(first + shift, last + shift)
+        elif sure:
+            file.seen.add(start, end)
+        self._add(kind, file, start, count, event.position, sure)
+
+    def _add(
+        self, kind: str, file: File, offset: int, count: int, position: int | None = None, sure: bool = True
+    ) -> None:
+        self.moved.append((self._row, kind, file, offset, count, position, sure))
+
+    def _reached(self, file: File, end: int) -> None:
+        """The file is at least ``end`` bytes long."""
+        if file.size is not None and end > file.size:
+            file.size = end
+        if end >= file.reach:
+            assert self._end is not None
+            file.reach, file._reach_end = end, self._end
+
+    def _size(self, file: File, size: int, end: int) -> None:
+        """The reply says that the file is ``size`` bytes long; a transfer meanwhile may be newer than that."""
+        if size < file.reach and file._reach_end < self._begin:
+            self._truncate(file, size, end)
+        file.size = max(size, file.reach)
+
+    def _truncate(self, file: File, size: int, end: int) -> None:
+        if size < file.reach:
+            file.seen.remove(size, BEYOND)
+            if not size:
+                file.uncommitted = 0
+        file.reach, file._reach_end = size, end
+        self._add(TRUNCATED, file, size, 0)
+
+
+_MAX_SIZE = (1 << 64) - 1
+_OF_CONTENTS = frozenset((onc.READ, onc.WRITE, onc.HOLE, onc.RESIZED, onc.ALTERED))
+_WRITTEN = "row", "file", "stable", "verifier"
 
 
 def _note_states(rows: Rows, files: Sequence[File]) -> None:
@@ -657,166 +805,3 @@ def _note_calls(rows: Rows, names: Sequence[str], files: Sequence[File], table: 
     ]
     for file, procedure in zip(rows["file"][first].tolist(), procedures[first].tolist(), strict=True):
         files[file].protocols.add(versions[procedure])
-
-
-_SILENT = NfsMessages(None, None, (), (), "")
-_MAX_SIZE = (1 << 64) - 1
-_OF_CONTENTS = frozenset((onc.READ, onc.WRITE, onc.HOLE, onc.RESIZED, onc.ALTERED))
-
-
-class _FileUpdate:
-    """What one Rpc does to the contents of files."""
-
-    __slots__ = ("begin", "call", "end", "messages", "moved", "transfers")
-
-    def __init__(self, call: FileCall, messages: NfsMessages) -> None:
-        self.call, self.messages = call, messages
-        self.begin, self.end = call.begin, call.end
-        self.transfers: list[FileTransfer] = []
-        self.moved: dict[File, None] = {}
-        """Files that it read or wrote."""
-
-    def note_latency(self) -> None:
-        """To the files that it read or wrote."""
-        if self.call.latency is not None:
-            for file in self.moved:
-                if file.latencies is None:
-                    file.latencies = Samples(EXACT_LATENCIES)
-                file.latencies.append(self.call.latency)
-
-    def commit(self, file: File, done: FileOperation) -> None:
-        if done.succeeded:
-            start, end, time = file._unstable
-            known = done.offset is not None and done.offset <= start
-            if file.uncommitted and time < self.begin and known:
-                if not done.count or end <= (done.offset or 0) + done.count:
-                    file.uncommitted = 0
-                file.restarted |= done.verifier != file._verifier
-
-    def contents(self, event: onc.FileEvent, file: File) -> None:
-        if event.kind == onc.READ:
-            self.read(event, file)
-        elif event.kind == onc.WRITE:
-            self.write(event, file)
-        elif self.end is None:
-            return
-        elif event.kind == onc.HOLE:
-            file.transfers += 1
-            self.reached(file, event.offset + event.count, self.end)
-            self.add(ZEROS, file, event.offset, event.count)
-        elif event.kind == onc.RESIZED:
-            self._truncate(file, event.offset, self.end)
-            file.size = event.offset
-        elif event.kind == onc.ALTERED:
-            end = event.offset + event.count if event.count else None
-            file.seen.remove(event.offset, BEYOND if end is None else end)
-            if end is not None:
-                self.reached(file, end, self.end)
-            self.add(ALTERED, file, event.offset, event.count)
-
-    def read(self, event: onc.FileEvent, file: File) -> None:
-        reply = self.messages.reply
-        if reply is None or self.end is None:
-            return
-        file.transfers += 1
-        file.reads += 1
-        self.moved[file] = None
-        count = max(0, min(event.count, reply.length - event.position))
-        file.read += count
-        end = event.offset + count
-        if count:
-            self.reached(file, end, self.end)
-        if event.eof and count == event.count and (count or not event.offset):
-            self.size(file, end, self.end)
-        self.add(READ, file, event.offset, count, reply, event.position)
-
-    def write(self, event: onc.FileEvent, file: File) -> None:
-        call = self.messages.call
-        assert call is not None
-        file.transfers += 1
-        file.writes += 1
-        self.moved[file] = None
-        count = max(0, min(event.count, call.length - event.position))
-        if event.done is None:
-            file.unconfirmed += count
-            if count:
-                self.add(WRITE, file, event.offset, count, call, event.position, sure=False)
-            return
-        done = min(count, event.done)
-        file.refused += count - done
-        file.written += done
-        if not done or self.end is None:
-            return
-        self.reached(file, event.offset + done, self.end)
-        for operation in self.messages.operations:
-            if operation.operation == "WRITE" and operation.handle == file.handle:
-                self.stability(file, operation, event.offset, done, self.end)
-                break
-        self.add(WRITE, file, event.offset, done, call, event.position)
-
-    def stability(self, file: File, operation: FileOperation, offset: int, count: int, end: int) -> None:
-        if operation.stable != UNSTABLE:
-            return
-        start, stop, time = file._unstable
-        if file.uncommitted:
-            file.restarted |= operation.verifier != file._verifier
-            start, stop, end = min(start, offset), max(stop, offset + count), max(time, end)
-        else:
-            start, stop = offset, offset + count
-        file.uncommitted += count
-        file._unstable, file._verifier = (start, stop, end), operation.verifier
-
-    def add(
-        self,
-        kind: str,
-        file: File,
-        offset: int,
-        count: int,
-        message: Reassembled | None = None,
-        position: int = 0,
-        sure: bool = True,
-    ) -> None:
-        captured: list[tuple[int, memoryview]] = []
-        lacking: list[MissingRange] = []
-        if message is not None:
-            for start, end, missing in split_at_gaps(message, position, position + count):
-                at = offset + start - position
-                if missing:
-                    lacking.append(MissingRange(at, at + end - start, missing))
-                    file.missing[missing] += end - start
-                    if kind == WRITE and sure:
-                        file.seen.remove(at, at + end - start)
-                else:
-                    captured.append((at, message.captured(start, end)))
-                    if sure:
-                        file.seen.add(at, at + end - start)
-        elif kind == ZEROS:
-            file.seen.add(offset, offset + count)
-        end_time = self.end if sure else None
-        self.transfers.append(
-            FileTransfer(
-                kind, file, self.begin, end_time, offset, count, self.call.number, self.call.first_frame,
-                self.call.last_frame, tuple(captured), tuple(lacking),
-            )
-        )  # fmt: skip
-
-    def reached(self, file: File, end: int, time: int) -> None:
-        """The file is at least ``end`` bytes long, at ``time``."""
-        if file.size is not None and end > file.size:
-            file.size = end
-        if end >= file.reach:
-            file.reach, file._reach_end = end, time
-
-    def size(self, file: File, size: int, end: int) -> None:
-        """The reply says that the file is ``size`` bytes long; a transfer meanwhile may be newer than that."""
-        if size < file.reach and file._reach_end < self.begin:
-            self._truncate(file, size, end)
-        file.size = max(size, file.reach)
-
-    def _truncate(self, file: File, size: int, end: int) -> None:
-        if size < file.reach:
-            file.seen.remove(size, BEYOND)
-            if not size:
-                file.uncommitted = 0
-        file.reach, file._reach_end = size, end
-        self.add(TRUNCATED, file, size, 0)

@@ -93,10 +93,25 @@ class NfsOperations(NamedTuple):
     verifiers: Sequence[bytes]
     servers: Sequence[str]
     """Of each RPC: address of the end that is called."""
+    events: Sequence[FileEvent]
+    """What RPCs say of names and contents, in the order of RPCs and of events in each."""
+    event_rows: Int64s
+    """The row of the RPC of each event."""
     messages: dict[int, NfsMessages]
-    """By row of the table: what RPCs say of names and contents, those that say anything of these."""
+    """By row of the table those RPCs with events that were decoded one by one."""
+    data: Bytes
+    pieces: Int64s
+    """Of each RPC begin and end in ``data`` of its call, and of its reply, where these are not among ``messages``."""
     undecoded: Sequence[str]
     """Why RPCs could not be decoded, or not to their end, a reason for each."""
+
+    def message(self, row: int, of_reply: bool) -> Reassembled | None:
+        """The call or the reply of an RPC with events."""
+        if row in self.messages:
+            said = self.messages[row]
+            return said.reply if of_reply else said.call
+        begin, end = self.pieces[row, int(of_reply)].tolist()
+        return Reassembled((Extent(0, end - begin, "inline", 0, ""),), ((0, self.data[begin:end].tobytes()),))
 
     def operation(self, row: Any) -> FileOperation:
         """A row as an object."""
@@ -198,40 +213,55 @@ class _Reading:
         self.servers = servers[which] if len(sides) else servers
         """Of each row: address of the end that is called."""
         self.names, self.handles, self.verifiers = _Codes(), _Codes(), _Codes({b"": 0})
+        self.events: list[FileEvent] = []
+        self.event_rows: list[Int64s] = [np.empty(0, np.int64)]
         self.messages: dict[int, NfsMessages] = {}
+        self.pieces = np.zeros((len(rows), 2, 2), np.int64)
         self.undecoded: list[str] = []
 
     def operations(self, groups: Iterable[_AlikeMessages]) -> NfsOperations:
+        table = self.table
         parts = [np.empty(0, OPERATION)]
-        left = np.ones(len(self.table), np.bool_)
+        left = np.ones(len(table), np.bool_)
         for group in groups:
             left[group.rows] = False
             parts += self._columns(group)
-            if group.layout.events:
-                self._events(group)
+            for events in group.layout.events_in(table.data, group.arguments, group.results):
+                self.events += events
+                self.event_rows.append(group.rows)
+            if group.layout.moves_data:
+                self.pieces[group.rows] = np.array([group.calls, group.replies]).transpose(2, 0, 1)
         singly: list[tuple[Any, ...]] = []
-        programs = [procedure.program for procedure in self.table.names.procedures]
+        programs = [procedure.program for procedure in table.names.procedures]
         ours = np.array([program in (NFS, MOUNT, None) for program in programs] or [False])
-        left &= ours[self.table.rows["procedure"]]
+        left &= ours[table.rows["procedure"]]
         unread = self._unread()
         left[unread] = False
         self.undecoded += [MISSING_BYTES] * len(unread)
-        for row, rpc in zip(left.nonzero()[0].tolist(), self.table.selected(left), strict=True):
+        for row, rpc in zip(left.nonzero()[0].tolist(), table.selected(left), strict=True):
             messages = self._singly(rpc)
             if messages is not None:
                 singly += [self._row(row, done) for done in messages.operations]
                 if messages.events:
                     self.messages[row] = messages
+                    self.events += messages.events
+                    self.event_rows.append(np.full(len(messages.events), row))
         parts.append(np.array(singly, OPERATION))
         rows = np.concatenate(parts)
-        rows = rows[np.lexsort((rows["number"], rows["row"]))]
+        rows = take(rows, np.lexsort((rows["number"], rows["row"])))
+        event_rows = np.concatenate(self.event_rows)
+        order = event_rows.argsort(kind="stable")
         return NfsOperations(
             rows,
             [*self.names],
             [*self.handles],
             [*self.verifiers],
             self.servers.tolist(),
+            [self.events[at] for at in order.tolist()],
+            event_rows[order],
             self.messages,
+            table.data,
+            self.pieces,
             self.undecoded,
         )
 
@@ -323,15 +353,6 @@ class _Reading:
                 rows["ranged"], rows["offset"], rows["count"] = True, values(of["offset"]), values(of["count"])
             yield rows
 
-    def _events(self, group: _AlikeMessages) -> None:
-        """Decode what is said of names and contents."""
-        layout, data = group.layout, self.table.data
-        sides = [_pieces(data, *side, layout.moves_data) for side in (group.calls, group.replies)]
-        asked = layout if layout.moves_data else layout._replace(operations=())
-        decoded = asked.decoded(data, group.arguments, group.results)
-        for row, call, reply, (events, operations) in zip(group.rows.tolist(), *sides, decoded, strict=True):
-            self.messages[row] = NfsMessages(call, reply, events, operations, "")
-
 
 _NOTHING = Constant(None)
 
@@ -361,15 +382,6 @@ def _known_messages(rpc: KnownRpc) -> NfsMessages | None:
 READ, WRITE = "READ", "WRITE"
 NOT_TRACED = "not in a trace"
 """Why bytes are missing."""
-
-
-def _pieces(data: Bytes, starts: Int64s, ends: Int64s, wanted: bool) -> Iterable[Reassembled | None]:
-    """Messages that came in one piece each; None where their bytes are not wanted."""
-    if not wanted:
-        return repeat(None, len(starts))
-    whole = [data[start:end].tobytes() for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
-    extents = {size: (Extent(0, size, "inline", 0, ""),) for size in unique(ends - starts).tolist()}
-    return [Reassembled(extents[len(piece)], ((0, piece),)) for piece in whole]
 
 
 Mask = NDArray[np.bool_]

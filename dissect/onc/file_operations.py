@@ -549,8 +549,6 @@ _EVENTS: dict[int, Callable[[CompoundStep, memoryview, memoryview, _Pending], No
 MAX_LENGTH = 1 << 16
 """Of a message of which two bytes can say where another stands."""
 
-Decoded = tuple[tuple[FileEvent, ...], tuple[FileOperation, ...]]
-
 
 class Constant(NamedTuple):
     """A value that all have."""
@@ -586,33 +584,37 @@ class FileLayout(NamedTuple):
     moves_data: bool
     """Contents of files are in the messages."""
 
-    def decoded(self, data: Bytes, arguments: Int64s, results: Int64s) -> list[Decoded]:
-        """The events and operations of messages whose arguments and results begin at these offsets in ``data``."""
-        known: dict[Source, Iterable[Any]] = {}
+    def events_in(self, data: Bytes, arguments: Int64s, results: Int64s) -> list[list[FileEvent]]:
+        """Of messages whose arguments and results begin at these offsets in ``data``: each event of all of them."""
+        return _columns(_EVENT, self.events, data, arguments, results)
 
-        def values(source: Source) -> Iterable[Any]:
-            if isinstance(source, Constant):
-                return repeat(source.value, len(arguments))
-            if source not in known:
-                column = source.column(data, arguments, results)
-                known[source] = column.tolist() if source.number else column
-            return known[source]
-
-        events = _rows((map(_EVENT, zip(*map(values, event), strict=True)) for event in self.events), len(arguments))
-        operations = _rows(
-            (map(_OPERATION, zip(*map(values, operation), strict=True)) for operation in self.operations),
-            len(arguments),
-        )
-        return [*zip(events, operations, strict=True)]
+    def operations_in(self, data: Bytes, arguments: Int64s, results: Int64s) -> list[list[FileOperation]]:
+        """Likewise each operation."""
+        return _columns(_OPERATION, self.operations, data, arguments, results)
 
 
 _EVENT, _OPERATION = partial(tuple.__new__, FileEvent), partial(tuple.__new__, FileOperation)
 Row = TypeVar("Row")
 
 
-def _rows(columns: Iterable[Iterable[Row]], count: int) -> Iterable[tuple[Row, ...]]:
-    listed = [*columns]
-    return zip(*listed, strict=True) if listed else repeat((), count)
+def _columns(
+    make: Callable[[tuple[Any, ...]], Row],
+    rows: Iterable[tuple[Source, ...]],
+    data: Bytes,
+    arguments: Int64s,
+    results: Int64s,
+) -> list[list[Row]]:
+    known: dict[Source, Iterable[Any]] = {}
+
+    def values(source: Source) -> Iterable[Any]:
+        if isinstance(source, Constant):
+            return repeat(source.value, len(arguments))
+        if source not in known:
+            column = source.column(data, arguments, results)
+            known[source] = column.tolist() if source.number else column
+        return known[source]
+
+    return [[*map(make, zip(*map(values, sources), strict=True))] for sources in rows]
 
 
 def file_layout(
@@ -642,8 +644,12 @@ def file_layout(
         return None
     made = FileLayout(events, operations, any(event.kind in (READ, WRITE) for event in decoded[0].events))
     both = np.concatenate((call, reply))
-    (again,) = made.decoded(both, np.array([arguments]), np.array([len(call) + results]))
-    return made if again == (decoded[0].events, decoded[1]) else None
+    places = np.array([arguments]), np.array([len(call) + results])
+    again = (
+        [column for (column,) in made.events_in(both, *places)],
+        [column for (column,) in made.operations_in(both, *places)],
+    )
+    return made if again == ([*decoded[0].events], [*decoded[1]]) else None
 
 
 def _decoded(call: Bytes, reply: Bytes) -> tuple[FileEvents, tuple[FileOperation, ...]]:

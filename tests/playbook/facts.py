@@ -12,7 +12,7 @@ import numpy as np
 from rdmascope.dissect.diagnosis.facts import Diagnosis, Facts, Gathered, Statement, all_detectors, diagnose
 from rdmascope.dissect.diagnosis.file_facts import FileFacts
 from rdmascope.dissect.layers.rpcrdma_codes import RDMA_MSG
-from rdmascope.dissect.measure.files import File, FileCall, FileTransfer, FileUses
+from rdmascope.dissect.measure.files import File, FileUses
 from rdmascope.dissect.measure.nfs_operations import OPERATION
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.messages import Message, Segment, TransportHeader
@@ -232,10 +232,8 @@ class Accesses(FileFacts):
         done = np.zeros(1, OPERATION)
         done["succeeded"], done["stable"], done["count"] = True, stable or -1, count
         table = RpcTable([made])
-        latency = int(table.rows["latency"][0])
-        call = FileCall(made.number, noun.server, "10.0.0.2", 3, None, 0, 1, 1, 2, latency if latency >= 0 else None)
-        moved = FileTransfer(kind, noun, 0, 1, offset, count, made.number, 1, 2)
-        self.take(table, FileUses(done, [made.name], [noun], [(call, [moved])]))
+        moved = (0, kind, noun, offset, count, None, True)
+        self.take(table, FileUses(done, [made.name], [noun], [moved]))
         self.rpcs.append(made)
         return made
 

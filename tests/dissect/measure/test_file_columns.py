@@ -16,15 +16,21 @@ from rdmascope.captures.session.session import Session
 from rdmascope.dissect.measure.file_names import nfs_messages
 from rdmascope.dissect.measure.files import FileTable, FileUses
 from rdmascope.dissect.measure.nfs_operations import OperationReader
+from rdmascope.dissect.onc.file_operations import READ, WRITE, FileEvent
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
 from rdmascope.dissect.rpcrdma.reassembly import reassembled_call, reassembled_reply
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
+from rdmascope.dissect.rpcrdma.rpcs import Reassembled
 
 HIDDEN = ("latencies", "names", "seen")
 
 
 def session(name: str, frames: int = 10_000) -> Session:
     return Session(str(SAMPLES / MANIFEST[name]["file"]), Options(contents=True), limits=Limits(frames=frames))
+
+
+def _bytes(message: Reassembled | None) -> tuple[bytes, int] | None:
+    return None if message is None else (message.prefix, message.length)
 
 
 def compared(tables: Iterable[RpcTable]) -> Counter[str]:
@@ -37,20 +43,21 @@ def compared(tables: Iterable[RpcTable]) -> Counter[str]:
         for row in found.rows:
             operations.setdefault(int(row["row"]), []).append(found.operation(row.item()))
             assert found.handles[row["file"]][0] == found.servers[row["row"]]
+        events: dict[int, list[FileEvent]] = {}
+        for place, event in zip(found.event_rows.tolist(), found.events, strict=True):
+            events.setdefault(place, []).append(event)
         problems = []
         for place, rpc in enumerate(table):
             alone = nfs_messages(reassembled_call(rpc), reassembled_reply(rpc))
             if alone is None or rpc.state == "duplicate reply" or (rpc.program, rpc.version) == (100003, 2):
-                assert place not in operations and place not in found.messages
+                assert place not in operations and place not in events
                 continue
             assert (*operations.get(place, ()),) == alone.operations
             problems += [alone.problem] if alone.problem and rpc.program in (100003, 100005) else []
-            messages = found.messages.get(place)
-            assert (() if messages is None else messages.events) == alone.events
-            if messages is not None and messages.call is not None and messages.reply is not None:
-                assert (messages.call.prefix, messages.call.length) == (alone.call.prefix, alone.call.length)  # type: ignore[union-attr]
-                assert messages.reply.prefix == alone.reply.prefix  # type: ignore[union-attr]
-                assert messages.operations == alone.operations
+            assert (*events.get(place, ()),) == alone.events
+            if any(event.kind in (READ, WRITE) for event in alone.events):
+                for message, of_reply in ((alone.call, False), (alone.reply, True)):
+                    assert _bytes(found.message(place, of_reply)) == _bytes(message)
             by_columns[rpc.operations[-1] if rpc.operations else rpc.name] += bool(alone.operations)
         assert Counter(problems) <= Counter(found.undecoded)
     return by_columns
