@@ -9,6 +9,7 @@ https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcapng/; the numbers in paren
 from __future__ import annotations
 
 import struct
+from array import array
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -305,7 +306,7 @@ def _boundaries(feed: Feed, byte_order: str, limits: Limits) -> tuple[Int64s, ND
     size = len(view)
     at = feed.at
     last = min(size, at + limits.bytes) - 8
-    starts: list[int] = []
+    starts: array[int] = array("q")
     append = starts.append
     smallest = {**SMALLEST, SECTION: APART, INTERFACE: APART}.get
     stopped = False
@@ -322,9 +323,9 @@ def _boundaries(feed: Feed, byte_order: str, limits: Limits) -> tuple[Int64s, ND
         # Larger than what is possible is damage now, not after reading on for it.
         stopped = at - starts[-1] > MAX_IN_RECORD
         starts.pop()
-    array = np.array(starts, np.int64)
-    heads = gather(feed.data, array, [("kind", byte_order + "u4"), ("length", byte_order + "u4")])
-    return array, heads["kind"].astype(np.uint32), heads["length"].astype(np.int64), stopped
+    offsets = np.frombuffer(starts, np.int64)
+    heads = gather(feed.data, offsets, [("kind", byte_order + "u4"), ("length", byte_order + "u4")])
+    return offsets, heads["kind"].astype(np.uint32), heads["length"].astype(np.int64), stopped
 
 
 def _other_block(feed: Feed, sections: Sections, number: int) -> None:

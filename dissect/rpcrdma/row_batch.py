@@ -6,9 +6,11 @@ which makes objects of the rows that it touches.
 
 from __future__ import annotations
 
+from array import array
 from bisect import insort
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cached_property
 from itertools import chain, groupby, islice, pairwise
 
 import numpy as np
@@ -138,8 +140,7 @@ class RowBatch:
         """Slot << 32 | handle -> the segment of an open call that is a row."""
         self._closed: dict[int, int] = {}
         """The same -> the pair that has it: what was answered, where a listener is."""
-        self._call: list[int] = []
-        self._reply: list[int] = []
+        self._call, self._reply = array("q"), array("q")
         """The pairs: calls and replies that are rows."""
         self.alone: list[tuple[int, int]] = []
         """Replies that ended as rows, as their calls are not in the capture, and the numbers of their RPCs."""
@@ -926,7 +927,7 @@ class RowBatch:
     def _note_credits(self) -> None:
         """What clients requested and servers granted."""
         sends = self._sends
-        for sender, at in enumerate((places(self.numbers), np.array(self._reply))):
+        for sender, at in enumerate((places(self.numbers), self._paired[1])):
             forward = at[(sends.sender[at] == sender) & (sends.read.credits[at] >= 0)] if len(at) else at
             if not len(forward):
                 continue
@@ -953,7 +954,8 @@ class RowBatch:
         if caller.beside:
             latest = int(self._sends.rows["time"].max()) - LINGER
             again = caller.direction.answered.soonest < LATE
-            for xid, (pair, _) in [*caller.beside.items()][0 if again else -MAX_BESIDE_GAP :]:
+            newest = islice(reversed(caller.beside.items()), None if again else MAX_BESIDE_GAP)
+            for xid, (pair, _) in [*newest][::-1]:
                 if again or self._times[self._reply[pair]] >= latest:
                     self._reopen(caller, xid)
             waiting = caller.matching.unsettled.beside_gap
@@ -978,8 +980,13 @@ class RowBatch:
 
     def pairs(self) -> tuple[Int64s, Int64s]:
         """Calls and replies that stayed rows, in the order of replies."""
-        gone = np.fromiter(self._gone, np.int64)
-        return np.delete(np.array(self._call, np.int64), gone), np.delete(np.array(self._reply, np.int64), gone)
+        calls, replies = np.delete(self._paired, np.fromiter(self._gone, np.int64), axis=1)
+        return calls, replies
+
+    @cached_property
+    def _paired(self) -> Int64s:
+        """The calls and the replies, once there are no more."""
+        return np.array((self._call, self._reply))
 
 
 def _reply_frame(rpc: Rpc) -> int:
