@@ -98,7 +98,7 @@ def test_any_batches_of_an_iwarp_connection_with_faults(conversation: IwarpConve
     in_any_batches(conversation.capture.frames, cuts)
 
 
-@QUICK
+@settings(QUICK, max_examples=6)
 @given(BEGUN, IWARP_BEGUN, st.lists(st.booleans(), min_size=40), CUTS)
 def test_any_batches_of_both_transports(
     roce: Conversation, iwarp: IwarpConversation, turns: list[bool], cuts: list[int]

@@ -130,7 +130,7 @@ class Ended(Exception):
 
 @pytest.mark.parametrize(
     ("work", "store"),
-    [*((work, "local") for work in ("add", "replace", "compact", "drop")), ("add", "s3"), ("drop", "s3")],
+    [*((work, "local") for work in ("add", "replace", "compact", "drop")), ("add", "s3")],
 )
 def test_whatever_ends_a_writer_nothing_is_lost_or_twice(
     work: str, analysed: CaptureTables, place: str, monkeypatch: pytest.MonkeyPatch

@@ -214,8 +214,7 @@ def calls_of(data_set: str) -> int:
     "filters",
     [
         ("--connection", "5"),
-        ("--procedure", "READ", "--procedure", "WRITE"),
-        ("--since", "2026-11-21T12:00Z"),
+        ("--since", "2026-11-21T12:00Z", "--procedure", "READ", "--procedure", "WRITE"),
         ("--since", "2s", "--slower-than", "1ms"),
         ("--where", "path IS NOT NULL AND chunks > 0"),
     ],
