@@ -75,7 +75,7 @@ class RcLink:
         """The CM REQ, None where none was seen."""
         self.packets = 0
         self.closing = False
-        """Disconnected in this batch."""
+        """Disconnected: behind this batch nothing will be retransmitted."""
         self.forgotten = False
         """It was quiet for so long that no repetition is expected."""
         self.waiting: Sequence[tuple[int, Operation]] = ()

@@ -246,6 +246,8 @@ SAME_QPNS = 8
 """Connections between queue pairs of the same numbers that are remembered."""
 MIGRATED = 4096
 """PSNs from where a queue pair stopped on one path to where it goes on, on another."""
+BEHIND_DREQ = 256
+"""Frames behind a DREQ in which packets of its connection may be retransmitted."""
 DISCONNECTED = "DREQ from the client", "DREQ from the server"
 
 
@@ -280,8 +282,8 @@ class RcObserver:
         self._paired: dict[int, Binding] = {}
         """Flows that found partners in this batch: what a CM exchange bound them to came later."""
         self.management = Management(addresses)
-        self.closing: list[RcLink] = []
-        """Disconnected in this batch."""
+        self.closing: dict[RcLink, int] = {}
+        """Disconnected a while ago, with the frame of the DREQ: packets may be retransmitted behind it."""
         self._filled: dict[RcLink, None] = {}
         """Those on which something waits only because it may be retransmitted."""
         self.replayed: list[tuple[RcLink, Bytes, tuple[Rows, Rows]]] = []
@@ -308,13 +310,15 @@ class RcObserver:
         opcode = rows["opcode"]
         reliable = opcodes.IS_RC[opcode]
         managing = is_management(rows)
-        for link in self.closing:
+        for link in [link for link in self.closing if link.closing]:
+            del self.closing[link]
             link.forget()
-        self.closing.clear()
         datagrams = places(managing)
         if len(batch.icrc.damaged):
             datagrams = np.setdiff1d(datagrams, batch.icrc.damaged, assume_unique=True)
         self._manage(batch, datagrams)
+        for link, frame in self.closing.items():
+            link.closing = frame + BEHIND_DREQ <= last
         unreliable = opcode[~(reliable | managing)]
         if len(unreliable):
             for value, count in zip(*np.unique(unreliable, return_counts=True), strict=True):
@@ -396,7 +400,7 @@ class RcObserver:
             if request is not None:
                 self.management.forget(request)
         self.bindings.drop(numbers)
-        self.closing = [link for link in self.closing if link.connection.number not in numbers]
+        self.closing = {link: frame for link, frame in self.closing.items() if link.connection.number not in numbers}
 
     def finish(self) -> list[Event]:
         """The capture is over."""
@@ -493,8 +497,7 @@ class RcObserver:
                 link = binding.link
                 link.connection.ended_by = DISCONNECTED[binding.sender]
                 link.connection.ended_time = int(rows["time"][index])
-                self.closing.append(link)
-                link.closing = True
+                self.closing[link] = int(rows["frame"][index])
                 if link.request is not None:
                     self.management.forget(link.request)
                     link.request = None
