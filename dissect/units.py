@@ -66,12 +66,15 @@ def plural(number: int, noun: str, several: str = "") -> str:
 
 
 def share(part: float, whole: float) -> str:
+    """A percentage without decimals: '42%'; '99.9%' where it is nearly all, for '100%' is all."""
+    if 0.995 * whole <= part < whole:
+        return f"{1000 * part / whole // 1 / 10:.1f}%"
     return f"{100 * part / whole:.0f}%" if whole else "-"
 
 
 def percent(part: float) -> str:
     """A part of 1 as a percentage: '42%', '0.3%'."""
-    return f"{100 * part:.0f}%" if part >= 0.0995 or not part else f"{100 * part:.2g}%"
+    return share(part, 1) if part >= 0.0995 or not part else f"{100 * part:.2g}%"
 
 
 def seconds(nanoseconds: int) -> str:
