@@ -87,7 +87,9 @@ def reply_chunk_size(transaction: Transaction) -> Judgement | None:
                          *transaction.frames)  # fmt: skip
     wanted = transaction.asked_bytes
     if wanted is not None and wanted > chunk.advertised:
-        limit, _ = longest_reply(transaction)
+        limit, source = longest_reply(transaction)
+        if limit is None and wanted > DEFAULT_INLINE:
+            return undecidable(source)
         if limit is not None and wanted > limit:
             return violation(
                 f"a Reply chunk of {chunk.advertised:,} bytes for {wanted:,} bytes of results",

@@ -387,6 +387,16 @@ def test_what_a_truncated_call_asks_for_is_undecidable(room: int, second: bool, 
     assert tally.undecidable and not tally.violated
 
 
+@pytest.mark.parametrize("seen", (False, True), ids=("began before", "whole"))
+def test_whether_a_short_reply_chunk_matters_is_undecidable_where_the_inline_threshold_is_not_known(seen: bool) -> None:
+    wire = Wire(seed=6)
+    connection = opened(wire)
+    listing = call(connection, nfs3.readdirplus(65536), reply_chunk=connection.register(4096))
+    reply(listing, nfs3.readdirplus_reply([b"name"]))
+    tally = total(audit(wire, wire.packets[0 if seen else 3 :]), "V1-REPLY-CHUNK-SIZE")
+    assert (tally.passed, tally.undecidable, tally.violated) == (0, not seen, seen)
+
+
 def test_a_truncated_call_that_asks_for_no_bytes_is_not_judged_by_them() -> None:
     wire = Wire(seed=6)
     reply(call(opened(wire), nfs3.getattr_()), nfs3.getattr_reply())
