@@ -58,8 +58,10 @@ EARLIER_TIME = "its reply has an earlier time, and may be to an earlier call wit
 BEFORE_CAPTURE = "its reply is shown before it, and may be to a call before the capture with the same XID"
 OTHER_MEMORY = "its reply returns other memory than it offered, and its XID was used again or frames are out of order"
 NOT_OFFERED = (
-    "its reply returns memory that it did not offer, and may be to a call before the capture with the same XID"
+    "its reply returns other memory than it offered, or none, and may be to a call before the capture with the same XID"
 )
+OUTSTANDING_BEFORE = 128
+"""Calls of a capture among which the replies to those before it come: clients have no more outstanding."""
 MAX_SAME_XID = 64
 """Open calls with one XID; the oldest of more ends without a reply."""
 DOUBT = 300_000_000_000
@@ -551,8 +553,17 @@ class Matching:
         read = not header.problem and header.procedure != RDMA_ERROR
         if again and read and not returns_handles(rpc, rpc.reply):
             self._doubt_match(rpc, OTHER_MEMORY)
-        elif not connection.start_known and returns_other_memory(rpc, rpc.reply):
+        elif not connection.start_known and (
+            returns_other_memory(rpc, rpc.reply) or (read and self._returns_none(rpc))
+        ):
             self._doubt_match(rpc, NOT_OFFERED)
+
+    @staticmethod
+    def _returns_none(rpc: Rpc) -> bool:
+        """One of the first calls offered memory for Writes, which a reply returns, used or not (RFC 8166, 4.4.6.2),
+        and its reply has none."""
+        assert rpc.call is not None and rpc.reply is not None
+        return rpc.order <= OUTSTANDING_BEFORE and bool(rpc.call.header.writes) and not rpc.reply.header.writes
 
     def note_again(self, rpc: Rpc, last: int) -> None:
         """Its reply came when RPC ``last`` was the latest: note whether it may be to a later call, as its own may be

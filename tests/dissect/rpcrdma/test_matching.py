@@ -371,3 +371,21 @@ def test_a_reply_to_a_call_before_the_capture_is_not_that_to_a_call_that_did_not
     )
     (found,) = [rpc for rpc in analyzed(capture, step) if rpc.call is not None]
     assert (found.name, found.state, found.notes) == ("GETATTR", "undecidable", (NOT_OFFERED,))
+
+
+@pytest.mark.parametrize("step", [3, 100_000])
+@pytest.mark.parametrize("again", [False, True], ids=["alone", "followed"])
+def test_a_reply_to_a_call_before_the_capture_is_not_that_to_a_read_whose_memory_it_does_not_return(
+    again: bool, step: int
+) -> None:
+    wire = Wire(mtu=1024)
+    connection = wire.connect()
+    first = call(connection, nfs3.getattr_(), xid=7)
+    begin = len(wire.packets)
+    second = call(connection, nfs3.read(0, 1200), writes=[connection.register(1200)], xid=7)
+    reply(first, nfs3.getattr_reply())
+    if again:
+        reply(second, nfs3.read_reply(bytes(1200)))
+    found = next(rpc for rpc in analyzed(Capture(wire, wire.packets[begin:]), step) if rpc.call is not None)
+    assert (found.name, found.state) == ("READ", "undecidable")
+    assert NOT_OFFERED in found.notes or again
