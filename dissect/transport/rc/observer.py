@@ -10,7 +10,7 @@ from operator import attrgetter, itemgetter
 
 import numpy as np
 
-from ...arrays import Bytes, Int64s, Rows, joined, places, take, unique
+from ...arrays import Bytes, Int64s, Rows, among, joined, places, some, take, unique
 from ...layers import opcodes
 from ...layers.transports import TRANSPORTS
 from ...link.addresses import AddressTable
@@ -242,6 +242,8 @@ MAX_FLOWS = 4096
 """Flows without a partner; then the same."""
 FIRST_LOOK, EACH_LOOK = 16, 1 << 12
 """Frames at which partners are looked for, twice as many each time, and then after so many: wherever batches end."""
+DISORDERED = 64
+"""Frames by which a CM message may be behind the first packets of its connection, which begin with a starting PSN."""
 SAME_QPNS = 8
 """Connections between queue pairs of the same numbers that are remembered."""
 MIGRATED = 4096
@@ -530,15 +532,24 @@ class RcObserver:
                 start = bisect_left(self._frames, first, 0, index)
             if former is None:
                 self._early(link, sender, self.unpaired.release(key), first)
+                low = bisect_left(self._frames, first - DISORDERED, 0, start)
+                near = rows[low:start]
+                if some(near["dest_qp"] == (key & 0xFFFFFF)):
+                    keys = flow_keys(near["source"], near["destination"], near["dest_qp"])
+                    mine = places((keys == key) & opcodes.IS_RC[near["opcode"]])
+                    start = [*(mine + low).tolist(), start][_first_row(near[mine], first, starting)]
             self.bindings.change(key, start, Binding(link, sender), reused=former is not None and bool(starting))
             self.management.half_known.pop(key, None)
 
     def _early(self, link: RcLink, sender: int, flow: Flow | None, first: int) -> None:
         """Packets of a flow from frame ``first`` on belong to the link; what is older waits on."""
-        for data, rows in flow.pieces if flow else []:
-            later = rows["frame"] >= first
-            part, before = take(rows, later), take(rows, ~later)
-            if flow and len(before):
+        if flow is None:
+            return
+        begin = _first_row(joined([rows for _, rows in flow.pieces]), first, _starting(link.connection))
+        for data, rows in flow.pieces:
+            before, part = rows[:begin], rows[begin:]
+            begin = max(0, begin - len(rows))
+            if len(before):
                 self.unpaired.hold(flow.key, data, before)
             if len(part):
                 self.replayed.append((link, data, (part[: len(part) * (1 - sender)], part[: len(part) * sender])))
@@ -670,6 +681,17 @@ def _began(pair: Pair) -> int:
 def _next_look(frame: int) -> int:
     """The frame behind which partners are looked for, the next after one."""
     return max(FIRST_LOOK, 1 << frame.bit_length()) if frame < EACH_LOOK else (frame // EACH_LOOK + 1) * EACH_LOOK
+
+
+def _first_row(rows: Rows, first: int, starting: Sequence[int]) -> int:
+    """The first of the packets of a flow that a connection has from frame ``first`` on, which shows it.
+
+    Where frames are out of order it may be shown behind its first packets.
+    """
+    low, behind = rows["frame"].searchsorted((first - DISORDERED, first)).tolist()
+    early = rows[low:behind]
+    fits = places(among(early["psn"], np.array(starting, np.uint32)))
+    return int(low + fits[0] if len(fits) else behind)
 
 
 def _transport(row: Rows) -> str:
