@@ -54,7 +54,7 @@ def test_its_time_is_a_lower_bound_in_the_tables(hung: str, tmp_path: Path) -> N
         table = html[html.index(f'<table id="{id}"') : html.index("</table>", html.index(f'<table id="{id}"'))]
         (row,) = [one for one in re.findall(r"<tr data-row=.*?</tr>", table) if f">{name}<" in one]
         cells = re.findall(r"<td[^>]*>([^<]*)", row)
-        assert cells[2] in ("99%", "100%") and cells[6] == "&gt;46.0 s"
+        assert cells[2] in ("99%", "99.8%", "100%") and cells[6] == "&gt;46.0 s"
         assert all(float(one[:-1]) <= 100 for one in re.findall(r">([\d.]+%)<", table))
 
 
