@@ -214,7 +214,8 @@ def calls_of(data_set: str) -> int:
     "filters",
     [
         ("--connection", "5"),
-        ("--since", "2026-11-21T12:00Z", "--procedure", "READ", "--procedure", "WRITE"),
+        ("--procedure", "READ", "--procedure", "WRITE"),
+        ("--since", "2026-11-21T12:00Z"),
         ("--since", "2s", "--slower-than", "1ms"),
         ("--where", "path IS NOT NULL AND chunks > 0"),
     ],
