@@ -23,6 +23,7 @@ half as many are left."""
 MAX_SESSIONS = 4096
 """NFSv4.1 sessions whose slots are followed."""
 OTHERS = 0
+_SLOTS = frozenset(("session", "slot"))
 
 Key = TypeVar("Key", bound=Hashable)
 FileKey = tuple[NamedFile | None, bytes | None] | str
@@ -104,7 +105,7 @@ class Breakdown:
         """Take the RPCs of a batch; ``chosen``: of them only those, though all of them tell of paths."""
         if not len(table):
             return
-        fields, called = self._learner.learn(table)
+        fields, called = self._learner.learn(table, _SLOTS)
         rows = table.rows
         mine = rows["state"] != DUPLICATE
         if chosen is not None:

@@ -707,9 +707,11 @@ class PathLearner:
         file = None if self._all is None else self._all.known(called.file.server, called.file.handle)
         return path if file is None else called._replace(file=file).path()
 
-    def learn(self, table: RpcTable) -> tuple[FieldColumns, PathedRows]:
-        """Note what the RPCs of a table say of names; returns what each of them names."""
-        columns, kinds = self._learned(table, frozenset(FlatFields._fields))
+    def learn(
+        self, table: RpcTable, wanted: frozenset[str] = frozenset(FlatFields._fields)
+    ) -> tuple[FieldColumns, PathedRows]:
+        """Note what the RPCs of a table say of names; returns what each of them names, and the fields ``wanted``."""
+        columns, kinds = self._learned(table, wanted | _NAMES)
         return columns, self._called(table, columns, kinds)
 
     def learn_paths(self, table: RpcTable, first: int, last: int) -> KnownTexts:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -160,9 +161,22 @@ def summed(rows: Int64s, keys: int = KEYS) -> Int64s:
     """One row of those with the same ``keys`` first columns, in their order."""
     if not len(rows):
         return rows
-    rows = rows[np.lexsort(rows[:, :keys].T[::-1])]
+    rows = rows[_order(rows[:, :keys].T)]
     starts = starts_of(rows[:, :keys])
     return np.concatenate((rows[starts, :keys], np.add.reduceat(rows[:, keys:], starts)), axis=1)
+
+
+def _order(keys: Int64s) -> Int64s:
+    """``np.lexsort`` of columns, the first counts most: where one number can hold them, it is sorted much sooner."""
+    lowest = [int(key.min()) for key in keys]
+    spans = [int(key.max()) - low + 1 for key, low in zip(keys, lowest, strict=True)]
+    if prod(spans) >= 1 << 63:
+        return np.lexsort(keys[::-1])
+    packed = np.zeros(len(keys[0]), np.int64)
+    for key, low, span in zip(keys, lowest, spans, strict=True):
+        packed *= span
+        packed += key - low
+    return packed.argsort(kind="stable")
 
 
 summed_by_time = partial(summed, keys=1)
