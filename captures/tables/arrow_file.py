@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence, Sized
+from itertools import chain
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Self
 
-from numpy.ma import getmaskarray
+from numpy import ascontiguousarray, cumsum, int32, packbits
+from numpy.ma import MaskedArray, getmaskarray
 
-from rdmascope.dissect.records.rpc_columns import Columns, TableColumn, make_encodable
+from rdmascope.dissect.records.rpc_columns import Columns, TableColumn
 
 if TYPE_CHECKING:
     import pyarrow
@@ -47,15 +49,41 @@ def arrow_batch(schema: pyarrow.Schema, columns: Sequence[TableColumn], rows: Co
     """Rows of a table."""
     import pyarrow
 
-    arrays = []
-    for column, type in zip(columns, schema.types, strict=True):
-        values = rows[column.name]
-        try:
-            arrays.append(pyarrow.array(values.data, type, getmaskarray(values)))
-        except UnicodeEncodeError:  # Bytes that are no UTF-8; only few captures have any.
-            make_encodable(values.data)
-            arrays.append(pyarrow.array(values.data, type, getmaskarray(values)))
+    arrays = [_array(type, rows[column.name]) for column, type in zip(columns, schema.types, strict=True)]
     return pyarrow.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _array(type: pyarrow.DataType, column: MaskedArray) -> pyarrow.Array:
+    """``pyarrow.array`` of a column, which loads all of pandas where that is installed."""
+    from pyarrow import Array, py_buffer, types
+
+    values, mask = column.data, getmaskarray(column)
+    known = py_buffer(packbits(~mask, bitorder="little")) if mask.any() else None
+    if types.is_string(type):
+        return Array.from_buffers(type, len(values), [known, *_text_buffers(values.tolist())])
+    if types.is_list(type):
+        flat = [*chain.from_iterable(values)]
+        texts = Array.from_buffers(type.value_type, len(flat), [None, *_text_buffers(flat)])
+        return Array.from_buffers(type, len(values), [known, _offsets(values)], children=[texts])
+    numbers = packbits(values, bitorder="little") if types.is_boolean(type) else ascontiguousarray(values)
+    return Array.from_buffers(type, len(values), [known, py_buffer(numbers)])
+
+
+def _text_buffers(texts: list[str]) -> tuple[pyarrow.Buffer, pyarrow.Buffer]:
+    """Where each begins, and their bytes."""
+    from pyarrow import py_buffer
+
+    joined = "".join(texts)
+    if joined.isascii():
+        return _offsets(texts), py_buffer(joined.encode())
+    encoded = [text.encode("utf-8", "backslashreplace") for text in texts]  # File names may be no UTF-8.
+    return _offsets(encoded), py_buffer(b"".join(encoded))
+
+
+def _offsets(values: Collection[Sized]) -> pyarrow.Buffer:
+    from pyarrow import py_buffer
+
+    return py_buffer(cumsum([0, *map(len, values)], dtype=int32))
 
 
 class ArrowFile:

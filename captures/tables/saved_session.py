@@ -21,7 +21,7 @@ from rdmascope.dissect.audit.auditor import EARLIER, Auditor, RuleTally, TallyKe
 from rdmascope.dissect.audit.rule import VIOLATION, Finding
 from rdmascope.dissect.layers.oncrpc_codes import GSS_PROCEDURE_NAMES, GSS_SERVICE_NAMES
 from rdmascope.dissect.layers.rpcrdma_codes import DIRECTION_NAMES, NO_RDMA, RDMA_MSG
-from rdmascope.dissect.measure.credits import CreditDirection
+from rdmascope.dissect.measure.credits import CreditDirection, CreditInterval
 from rdmascope.dissect.measure.file_names import KnownPaths, PathedRows, PathLearner
 from rdmascope.dissect.measure.files import EarlierName, File, FileTable, FileTransfer
 from rdmascope.dissect.named_tuple import NamedTuple
@@ -81,6 +81,10 @@ _SAME = {  # column of RPC rows: column of the table, and what stands for what i
 }
 _NONE = ("chunks", "call_ns", "reads_ns", "writes_ns", "reply_ns", "retransmitted_packets")
 """Columns that are 0 in a row RPC."""
+_INTERVALS = """
+    SELECT connection, direction = 'backward', time_ns, requested, granted, outstanding, at_limit_ns
+    FROM credits ORDER BY time_ns
+"""
 _KNOWN = ("call_frame", "reply_frame", "latency_ns", "credits_requested", "credits_granted")
 """Columns that are not NULL in a row RPC."""
 _UNKNOWN = (
@@ -167,7 +171,9 @@ class SavedPaths(PathedRows):
 class SavedPathLearner(PathLearner):
     """Gives the paths that were saved."""
 
-    def learn(self, table: RpcTable) -> tuple[FieldColumns, PathedRows]:
+    def learn(
+        self, table: RpcTable, wanted: frozenset[str] = frozenset(FlatFields._fields)
+    ) -> tuple[FieldColumns, PathedRows]:
         assert isinstance(table, SavedRpcs)
         return SavedFieldReader().columns(table), SavedPaths(table.paths())
 
@@ -619,7 +625,13 @@ class SavedSession(Session):
             if on_rpcs is not None:
                 on_rpcs(table)
         with self._open() as database:
-            yield from self._details(database, "credits", CreditDirection)
+            directions = self._details(database, "credits", CreditDirection)
+            rows = database.connection.execute(_INTERVALS).fetchall()
+        known = {(direction.connection.number, direction.backward): direction for direction in directions}
+        for connection, backward, time, *interval in rows:
+            if (direction := known.get((connection, backward))) is not None:
+                direction.bins[time // direction.width] = CreditInterval(*interval)
+        yield from directions
 
     def files(
         self,

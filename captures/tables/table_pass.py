@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -188,7 +189,8 @@ class _TablePass:
         for direction in self.credits.directions.pop(number, ()) if self.credits is not None else ():
             if direction.calls or direction.replies:
                 self._add("credits", direction)
-                self._add("detail", Detail("credits", number, direction))
+                # The intervals are those of the table of credits.
+                self._add("detail", Detail("credits", number, replace(direction, bins={})))
 
     def _add(self, of: str, noun: object) -> None:
         for builder in self.by_noun.get(of, ()):

@@ -284,15 +284,24 @@ EARLIEST = 1 - (1 << 63)
 """Nanoseconds: the first time that a column can hold."""
 
 
-class _CreditRow(NamedTuple):
-    direction: CreditDirection
-    time: int
-    interval: CreditInterval
+def _of_direction(name: str, type: str, meaning: str, value: Callable[[CreditDirection], Any]) -> TableColumn:
+    def values(direction: CreditDirection) -> Coded:
+        return Coded(column_of(type, [value(direction)]), np.zeros(len(direction.bins), np.int64))
+
+    return _column(name, type, meaning, values)
 
 
-def _credit_rows(direction: CreditDirection) -> Iterator[_CreditRow]:
-    for at, interval in sorted(direction.bins.items()):
-        yield _CreditRow(direction, max(at * direction.width, EARLIEST), interval)
+def _of_interval(
+    name: str, type: str, meaning: str, value: Callable[[CreditDirection, int, CreditInterval], Any]
+) -> TableColumn:
+    def values(direction: CreditDirection) -> MaskedArray:
+        return column_of(type, [value(direction, *interval) for interval in sorted(direction.bins.items())])
+
+    return _column(name, type, meaning, values)
+
+
+def _begin(direction: CreditDirection, at: int, _: CreditInterval) -> int:
+    return max(at * direction.width, EARLIEST)
 
 
 CREDITS = Table(
@@ -300,20 +309,19 @@ CREDITS = Table(
     "credits",
     "an interval of time in which a connection had calls or replies, or was at the limit of its credits",
     (
-        TableColumn("connection", "int", "number of the connection", lambda row: row.direction.connection.number),
-        TableColumn("direction", "text", "forward (called by the client) or backward",
-               lambda row: "backward" if row.direction.backward else "forward"),
-        TableColumn("time", "time", "its begin; UTC", lambda row: row.time),
-        TableColumn("time_ns", "int", "the same, in nanoseconds since the Unix epoch", lambda row: row.time),
-        TableColumn("interval_ns", "int", "its length", lambda row: row.direction.width),
-        TableColumn("requested", "int", "highest credit value of calls", lambda row: row.interval.requested),
-        TableColumn("granted", "int", "lowest credit value of replies", lambda row: row.interval.granted),
-        TableColumn("outstanding", "int", "most calls without a reply at one time",
-               lambda row: row.interval.outstanding),
-        TableColumn("at_limit_ns", "int", "time with as many calls outstanding as the credits allow",
-               lambda row: row.interval.blocked),
+        _of_direction("connection", "int", "number of the connection", lambda direction: direction.connection.number),
+        _of_direction("direction", "text", "forward (called by the client) or backward",
+               lambda direction: "backward" if direction.backward else "forward"),
+        _of_interval("time", "time", "its begin; UTC", _begin),
+        _of_interval("time_ns", "int", "the same, in nanoseconds since the Unix epoch", _begin),
+        _of_direction("interval_ns", "int", "its length", lambda direction: direction.width),
+        _of_interval("requested", "int", "highest credit value of calls", lambda *interval: interval[2].requested),
+        _of_interval("granted", "int", "lowest credit value of replies", lambda *interval: interval[2].granted),
+        _of_interval("outstanding", "int", "most calls without a reply at one time",
+               lambda *interval: interval[2].outstanding),
+        _of_interval("at_limit_ns", "int", "time with as many calls outstanding as the credits allow",
+               lambda *interval: interval[2].blocked),
     ),
-    _credit_rows,
 )  # fmt: skip
 
 
