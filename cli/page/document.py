@@ -21,7 +21,6 @@ from rdmascope.captures.errors import need
 from rdmascope.captures.session.grouping import RpcGrouping
 from rdmascope.captures.session.session import Session
 from rdmascope.captures.tables.condition import Condition
-from rdmascope.captures.tables.fleet_sums import HostInterval, SummedSession, summed_session
 from rdmascope.captures.tables.saved import is_data_set
 from rdmascope.captures.write.output import check_outputs, write_output
 from rdmascope.dissect.audit.auditor import Result, who
@@ -64,6 +63,7 @@ from .over_time import (
 
 if TYPE_CHECKING:
     from rdmascope.captures.library import Capture
+    from rdmascope.captures.tables.fleet_sums import HostInterval, SummedSession  # It takes long to load.
 
 MAX_HOSTS = 50
 """Of the heat map: those on which RPCs waited longest."""
@@ -571,7 +571,11 @@ def write_page(
         condition = None
         if where:
             condition = stack.enter_context(closing(Condition(tuple(where))))
-        summed = summed_session(inputs[0], condition, False) if is_data_set(inputs[0]) else None
+        summed = None
+        if is_data_set(inputs[0]):
+            from rdmascope.captures.tables.fleet_sums import summed_session
+
+            summed = summed_session(inputs[0], condition, False)
         session = capture.session() if summed is None else stack.enter_context(closing(summed))
         size, _ = write_page_of(session, path, inputs, top, audit, condition)
         session.check()
@@ -595,13 +599,16 @@ def write_page_of(
 ) -> tuple[int, set[str]]:
     """Read a session that was not read yet, and write its page; returns the page's bytes, and the verdicts on service
     levels.  Raises CaptureError."""
-    if isinstance(session, SummedSession):
-        asked = RpcGrouping(levels=levels)
-        if levels:
-            asked.ask(session)
-        html = fleet_html(session, top, condition, asked.levels)
-        write_output(path, html, inputs)
-        return len(html.encode()), {level.verdict for level in asked.levels}
+    if is_data_set(inputs[0]):
+        from rdmascope.captures.tables.fleet_sums import SummedSession
+
+        if isinstance(session, SummedSession):
+            asked = RpcGrouping(levels=levels)
+            if levels:
+                asked.ask(session)
+            html = fleet_html(session, top, condition, asked.levels)
+            write_output(path, html, inputs)
+            return len(html.encode()), {level.verdict for level in asked.levels}
     page = PageFacts(session, top, condition, audit, levels)
     if condition is not None:
         session.refuse(condition.problem(session))

@@ -463,7 +463,6 @@ class Auditor:
             tally.examples.sort(key=lambda finding: finding.frames[:1])
             del tally.examples[self.examples :]
         if self.on_finding is not None:
-            self._count_classes(finding.connection.number)
             self.on_finding(finding, tally)
 
     def _finding(self, rule: Rule, subject: Subject, judgement: Judgement, endpoint: int) -> Finding:
