@@ -6,7 +6,7 @@ Most are alike: ``CompoundLayouts`` remembers where operations that change state
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -344,12 +344,12 @@ class Compounds:
                 decoded |= mine & truncated
                 whole = (mine & ~elsewhere & ~truncated).nonzero()[0]
                 edges = [bounds[whole] for bounds in (starts, ends, results, behind)]
-                for row, known in zip(whole.tolist(), self._layouts.places(data, *edges), strict=True):
-                    if known is None:
-                        decoded[row] = True
-                    elif known.places:
-                        call, reply = view[starts[row] : ends[row]], view[results[row] : behind[row]]
-                        self.changes[before + row] = Changes(known, call, reply)
+                known = self._layouts.places(data, *edges)
+                decoded[whole[[places is None for places in known]]] = True
+                sides = zip(*(edge.tolist() for edge in edges), strict=True)
+                for row, places, (call, call_end, reply, reply_end) in zip(whole.tolist(), known, sides, strict=True):
+                    if places is not None and places.places:
+                        self.changes[before + row] = Changes(places, view[call:call_end], view[reply:reply_end])
             else:
                 decoded[mine] |= kind.changes
                 if kind.attributes:
@@ -389,7 +389,7 @@ class Compounds:
             *(rows[name].tolist() for name in names),
             strict=True,
         )
-        return map(CompoundRow._make, compounds)
+        return map(partial(tuple.__new__, CompoundRow), compounds)
 
     def uses(self, rows: Rows) -> Iterator[SlotUse]:
         """Of ``COMPOUND`` rows."""
