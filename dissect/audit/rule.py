@@ -178,6 +178,8 @@ def gaps(connection: Connection, *senders: int) -> str:
     if missing:
         what = "are not in the capture, or arrived damaged" if connection.damaged else "are not in the capture"
         return f"{missing:,} packets of the connection {what}"
+    if connection.late_packets:
+        return f"{connection.late_packets:,} packets of the connection come long after what they precede"
     unread = sum(connection.unread_packets[end] + connection.unread_messages[end] for end in senders or (0, 1))
     if unread:
         return f"{unread:,} packets of the connection cannot be read: their headers are truncated, or a check failed"

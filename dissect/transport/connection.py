@@ -178,6 +178,8 @@ class Connection:
     """Packets that were sent but are not in the capture; TCP segments with iWARP, at least so many."""
     unconfirmed_packets: Pair = NONE_OF_EITHER
     """Those of ``missing_packets`` that nothing confirms: their sender may have passed over their PSNs."""
+    late_packets: int = 0
+    """Packets that were taken as missing for long, and then came."""
     gaps: tuple[Sequence[Gap], Sequence[Gap]] = ((), ())
     """PSNs of requests of either endpoint that are not in the capture; the last of them.  With iWARP bytes of its TCP
     stream, by positions that do not wrap."""

@@ -71,8 +71,16 @@ def error_version(sent: SentMessage) -> Judgement | None:
         return None
     if version == call.header.version:
         return PASSED
+    if reason := _another_call(sent):
+        return undecidable(reason)
     return violation(f"rdma_vers {version} in answer to {call.header.version}", f"{call.header.version}",
                      call.frame, sent.message.frame)  # fmt: skip
+
+
+def _another_call(sent: SentMessage) -> str:
+    """Why an RDMA_ERROR may answer another call with its XID, one before the capture; '' where it does not."""
+    first = sent.rpc is not None and sent.rpc.order == 1
+    return LATE_START if first and not sent.start_known else sent.out_of_step
 
 
 @rule(
@@ -124,6 +132,8 @@ def error_range(sent: SentMessage) -> Judgement | None:
     if call is None or call.header.length < 8:
         return undecidable("the message it answers is not in the capture")
     if low <= call.header.version <= high:
+        if reason := _another_call(sent):
+            return undecidable(reason)
         return violation(f"versions {low} to {high} in answer to version {call.header.version}",
                          "a range without the refused version", call.frame, sent.message.frame)  # fmt: skip
     return PASSED

@@ -399,6 +399,7 @@ class MissingRequests:
         self._gaps = fill_gaps(self._gaps, start, stop)
         self._publish()
         self._count(-packets, -packets)
+        self._connection.late_packets += packets
 
     def restart(self) -> None:
         """The queue pair number lives again, and PSNs mean others."""

@@ -29,6 +29,7 @@ from playbook.iwarp import IwarpCapture, IwarpWire
 from playbook.packets import Packet
 from playbook.rpc import opaque, u32
 from playbook.rpcrdma import announce, header, update
+from playbook.shapes import write
 from playbook.tcp import TcpSegment
 from playbook.violations import SCRIPTS, hello, near_misses, opened, proper, proper_second
 from playbook.violations.characteristics import RBSIZ
@@ -355,6 +356,32 @@ def test_a_reply_in_version_1_is_not_to_the_call_in_version_2_that_has_its_xid()
     auditor = audit(wire, [one for one in wire.packets if one.operation != refused.number])
     tally = total(auditor, "V1-ERROR-FOR-VERSION")
     assert (tally.undecidable, tally.violated) == (1, 0)
+
+
+def test_a_refusal_is_not_of_the_first_call_of_a_capture_where_an_earlier_one_may_have_its_xid() -> None:
+    """Version 2 was tried before the capture, and its refusal came behind the call in version 1."""
+    wire = Wire(seed=6)
+    connection = wire.connect()
+    begin = len(wire.packets)
+    call(connection, nfs3.null(), xid=7)
+    refuse(connection, 7, 1, 2)
+    hello(connection)
+    for rule in ("V1-ERROR-VERSION", "V1-ERROR-RANGE"):
+        assert total(audit(wire, wire.packets[begin:]), rule).undecidable == 1
+        assert total(audit(wire), rule).violated == 1
+
+
+def test_memory_that_a_call_long_behind_in_the_capture_advertised_is_not_outside() -> None:
+    """As where captures are appended to each other, and each lacks what the other has."""
+    wire = Wire(seed=6, mtu=1024)
+    connection = opened(wire)
+    for _ in range(300):
+        write(connection, bytes(1024))
+    sent = wire.truth[100].call_operation
+    moved = [packet for packet in wire.packets if packet.operation == sent]
+    packets = [packet for packet in wire.packets if packet.operation != sent]
+    tally = total(audit(wire, [*packets, *moved]), "V1-RDMA-OUTSIDE")
+    assert tally.undecidable and not tally.violated
 
 
 def test_where_the_arguments_of_a_truncated_call_begin_is_undecidable() -> None:
