@@ -583,6 +583,8 @@ class FileLayout(NamedTuple):
     operations: tuple[tuple[Source, ...], ...]
     moves_data: bool
     """Contents of files are in the messages."""
+    problem: str
+    """Of truncated messages: why there may be more events."""
 
     def events_in(self, data: Bytes, arguments: Int64s, results: Int64s) -> list[list[FileEvent]]:
         """Of messages whose arguments and results begin at these offsets in ``data``: each event of all of them."""
@@ -618,31 +620,38 @@ def _columns(
 
 
 def file_layout(
-    call: Bytes, reply: Bytes, arguments: int, results: int, asked: Layout, answered: Layout
+    call: Bytes, reply: Bytes, arguments: int, results: int, asked: Layout, answered: Layout, truncated: bool = False
 ) -> FileLayout | None:
-    """The layout that messages like these two share, whole from the XID on.
+    """The layout that messages like these two share, from the XID on.
 
-    ``arguments`` and ``results``: where these begin; ``asked`` and ``answered``: their layouts.
+    ``arguments`` and ``results``: where these begin; ``asked`` and ``answered``: their layouts.  ``truncated``: one of
+    the messages is, and all are at the same place.
 
     None where something depends on more.
     """
     if max(len(call), len(reply)) > MAX_LENGTH:
         return None
     decoded = _decoded(call, reply)
-    if decoded[0].problem:
+    problem = decoded[0].problem
+    moves_data = any(event.kind in (READ, WRITE) for event in decoded[0].events)
+    if truncated:
+        # Of contents there is more to say: which of their bytes are missing, and whether a WRITE has a result.
+        if moves_data or any(event.kind == WRITE for event in file_events(call.data, None).events):
+            return None
+    elif problem:
         return None
     marked = [
         _decoded(_marked(call, arguments, asked, step, 0), _marked(reply, results, answered, step, 1))
         for step in range(3)
     ]
-    if any(events.problem for events, _ in marked):
+    if any(events.problem != problem for events, _ in marked):
         return None
     starts = arguments, results
     events = _all_sources([events.events for events, _ in (decoded, *marked)], starts)
     operations = _all_sources([operations for _, operations in (decoded, *marked)], starts)
     if events is None or operations is None:
         return None
-    made = FileLayout(events, operations, any(event.kind in (READ, WRITE) for event in decoded[0].events))
+    made = FileLayout(events, operations, moves_data, problem)
     both = np.concatenate((call, reply))
     places = np.array([arguments]), np.array([len(call) + results])
     again = (

@@ -538,8 +538,10 @@ Learned = TypeVar("Learned")
 class PairedLayouts(Generic[Learned]):
     """What was learned of calls and replies that are laid out alike, by the layouts of their arguments and results."""
 
-    def __init__(self) -> None:
-        self._layouts: dict[XdrType, Layouts] = {}
+    def __init__(self, lacking: tuple[int, int] = (0, 0)) -> None:
+        """``lacking``: as of ``Layouts``, of arguments and results."""
+        self._lacking = lacking
+        self._layouts: dict[tuple[XdrType, int], Layouts] = {}
         self._known: dict[tuple[int, int], tuple[Layout, Layout, Learned]] = {}
         """By the identities of the two layouts, which are held with it."""
 
@@ -555,7 +557,10 @@ class PairedLayouts(Generic[Learned]):
 
         ``arguments``, ``results``: where they begin, and where they end; ``learn``: from a row and its layouts.
         """
-        of_calls, of_replies = (self._layouts.setdefault(type, Layouts(type, (), MAX_NODES)) for type in types)
+        of_calls, of_replies = (
+            self._layouts.setdefault(side, Layouts(side[0], (), MAX_NODES, lacking=side[1]))
+            for side in zip(types, self._lacking, strict=True)
+        )
         for rows, asked in of_calls.learning(data, *arguments):
             for part, answered in of_replies.learning(data, results[0][rows], results[1][rows]):
                 mine = rows[part]
