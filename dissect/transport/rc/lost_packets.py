@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from ...arrays import Bytes, Int64s, Rows, places, some, take
+from ...arrays import Bytes, Int64s, Rows, places, some, take, unique
 from ...intervals import IntervalSet
 from ...layers import opcodes
 from ...named_tuple import NamedTuple
@@ -311,8 +311,8 @@ def packets_between(read_responses: ReadResponses, start: int, end: int) -> int:
         between = (psns >= start) & (psns < end)
         answered.append(psns[between])
         starts.append(psns[between & _STARTS_READ_RESPONSE[rows["opcode"]]])
-    if packets := len(np.unique(np.concatenate(answered))) if answered else 0:
-        count -= packets - max(len(np.unique(np.concatenate(starts))), 1)
+    if packets := len(unique(np.concatenate(answered))) if answered else 0:
+        count -= packets - max(len(unique(np.concatenate(starts))), 1)
     return count
 
 
