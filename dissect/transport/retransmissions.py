@@ -560,10 +560,10 @@ class Silences:
 
     def note(self, frames: Int64s, times: Int64s) -> None:
         """It sent these packets."""
-        before, self._last = self._last, int(times[-1])
-        if int(times[0]) - before >= SILENCE:
+        first, before, self._last = times.item(0), self._last, times.item(-1)
+        if first - before >= SILENCE:
             self._add(int(frames[0]), before)
-        if self._last - int(times[0]) >= SILENCE:
+        if self._last - first >= SILENCE:
             for at in places(times[1:] - times[:-1] >= SILENCE)[-MAX_SILENCES:].tolist():
                 self._add(int(frames[at + 1]), int(times[at]))
 

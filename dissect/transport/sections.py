@@ -32,6 +32,10 @@ class QueueSections:
     def __getitem__(self, section: int) -> tuple[int, int]:
         return self._edges[section], self._edges[section + 1]
 
+    def cut(self, values: Rows, section: int) -> Rows:
+        """Of values, one for each row, those of a section."""
+        return values[self._edges[section] : self._edges[section + 1]]
+
     @property
     def filled(self) -> NDArray[np.bool_]:
         """Of each section, whether it has rows."""
@@ -181,24 +185,19 @@ class Matched:
     def of(self, section: int) -> AnsweredBatch:
         """What was matched of one queue."""
         first, end = self._answers[section]
-        pending = slice(*self._pending[section])
-        delays, turnarounds, read_delays = (
-            values[slice(*sections[section])]
-            for values, sections in (self._delays, self._turnarounds, self._read_delays)
-        )
         return AnsweredBatch(
             self._acks[section],
             self._acked[section] if first < end else None,
             self._at[section],
-            delays,
-            turnarounds,
-            read_delays,
+            self._delays[1].cut(self._delays[0], section),
+            self._turnarounds[1].cut(self._turnarounds[0], section),
+            self._read_delays[1].cut(self._read_delays[0], section),
             self._acknowledged[section],
             self._advancing[section],
             self._largest[section],
             self._reading[section],
-            self._psns[pending],
-            self._times[pending],
+            self._pending.cut(self._psns, section),
+            self._pending.cut(self._times, section),
         )
 
 

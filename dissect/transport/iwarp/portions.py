@@ -54,7 +54,7 @@ class BySender(NamedTuple):
         return self if len(index) == len(chosen) else BySender(take(self.rows, index), self.sections.part(index))
 
     def of(self, direction: int) -> Rows:
-        return self.rows[slice(*self.sections[direction])]
+        return self.sections.cut(self.rows, direction)
 
     def positions(self, name: str, near: Int64s) -> Int64s:
         """Sequence numbers, each nearest to another position."""

@@ -113,7 +113,7 @@ class RecordFraming(Framing):
         rows["start"] = begun.starts - begun.shifts
         rows["stop"] = rows["start"] + cls.prefix + sizes
         for number, framing in enumerate(framings):
-            framing._mark_lost(rows["broken"][slice(*sections[number])])
+            framing._mark_lost(sections.cut(rows["broken"], number))
         # What begins behind a gap is of another record than what is in front of it.
         begins = rows["broken"].astype(np.int64)
         begins[1:] += last[:-1] & sections.goes_on
@@ -126,7 +126,7 @@ class RecordFraming(Framing):
         offsets = np.array([framing._offset for framing in framings])[owners]
         rows["place"] = before - before[where] + np.where(begins[where], 0, offsets)
         for number, framing in enumerate(framings):
-            framing._note_last(rows[slice(*sections[number])])
+            framing._note_last(sections.cut(rows, number))
         return begun.fpdus(rows, low, sections, {})
 
     def _mark_lost(self, broken: Rows) -> None:

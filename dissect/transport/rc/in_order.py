@@ -247,12 +247,12 @@ def _deliver(
             low, high = by[section]
             if low < high:
                 # What transfers carried may be looked at later, without what other connections carried.
-                carriers = copied(move_rows[slice(*moved_by[section])])
+                carriers = copied(moved_by.cut(move_rows, section))
                 run = TransferRun(data, carriers, None, transfers[low:high], sender)
                 made.append(run)
                 first_read, last_read = read_by[section]
                 if first_read < last_read:
-                    run.responses = copied(response_rows[slice(*answered_by[section])])
+                    run.responses = copied(answered_by.cut(response_rows, section))
                     mine = reads[first_read:last_read]
                     queue.reads.completed(run, read[first_read:last_read] - low, psns[mine], behind[mine])
             runs += [(link, run) for run in made]

@@ -177,7 +177,7 @@ class RcRetransmissions:
 
     def remember(self, responses: Rows) -> None:
         """Retransmissions are looked for beside these SEEN rows."""
-        self._acked = max(self._acked, int(responses["psn"][-1]))
+        self._acked = max(self._acked, responses["psn"].item(-1))
         self._answers = trimmed((*self._answers, responses), self._acked)
 
     def _old_responses(self, responses: Rows, requests: Rows | None) -> list[Int64s]:

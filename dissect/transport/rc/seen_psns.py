@@ -74,7 +74,7 @@ def trimmed(parts: Parts, acked: int) -> Parts:
     """What is looked at later, in no more memory than that needs; ``acked``: up to where requests were acknowledged."""
     count, first = sum(map(len, parts)), 0
     while first + 1 < len(parts) and (
-        count - len(parts[first]) >= KEPT or int(parts[first]["psn"][-1]) < acked - BEHIND
+        count - len(parts[first]) >= KEPT or parts[first]["psn"].item(-1) < acked - BEHIND
     ):
         count -= len(parts[first])
         first += 1
