@@ -104,12 +104,13 @@ class Subject:
             return ""
         return f"the capture is out of step: frame {disordered:,} answers what it shows later"
 
-    def missed(self, sender: int, ordered: bool = True) -> str:
-        """Why ``sender`` may have sent something up to now that is not in the capture; '' where it cannot have.
+    def missed(self, sender: int) -> str:
+        """Why ``sender`` may have sent something up to now that the capture lacks or shows later; '' where it cannot
+        have.
 
-        A gap is only seen when something behind it is.  ``ordered``: or that the capture shows later.
+        A gap is only seen when something behind it is.
         """
-        if reason := gaps(self.connection) or (self.out_of_step if ordered else ""):
+        if reason := gaps(self.connection) or self.out_of_step:
             return reason
         return "" if self.followed[sender] else "no later message shows whether one is missing from the capture"
 

@@ -62,7 +62,7 @@ def rdma_outside(movement: RdmaOperation) -> Judgement | None:
         return undecidable("the connection began before the capture did")
     if not movement.operation.start_known:
         return undecidable("its first packet, which says where it goes, is not before the others in the capture")
-    if reason := movement.missed(1 - movement.operation.initiator, ordered=False):
+    if reason := movement.missed(1 - movement.operation.initiator):
         return undecidable(reason)
     if movement.calls_truncated:
         return undecidable("the chunk lists of a call are truncated in the capture")
@@ -93,7 +93,7 @@ def rdma_after_reply(movement: RdmaOperation) -> Judgement | None:
         return PASSED
     if movement.place != "late" or movement.delivers:
         return None
-    if reason := movement.missed(1 - movement.operation.initiator, ordered=False):
+    if reason := movement.missed(1 - movement.operation.initiator):
         return undecidable(reason)
     if movement.calls_truncated:
         return undecidable("the chunk lists of a call are truncated in the capture")

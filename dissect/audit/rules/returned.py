@@ -272,8 +272,8 @@ def write_unfilled(transaction: Transaction) -> Judgement | None:
         if not unfilled or len(unfilled) == len(chunk.segments):
             continue
         claiming = [use for use in unfilled if use.returned]
-        if claiming and transaction.unwritten:
-            return undecidable(transaction.unwritten)
+        if claiming and (reason := transaction.unwritten or transaction.out_of_step):
+            return undecidable(reason)
         if claiming:
             number = chunk.segments.index(claiming[0]) + 1
             claimed = f"{name}, segment {number} returned length {claiming[0].returned}"

@@ -29,7 +29,7 @@ from playbook.iwarp import IwarpCapture, IwarpWire
 from playbook.packets import Packet
 from playbook.rpc import opaque, u32
 from playbook.rpcrdma import announce, header, update
-from playbook.shapes import write
+from playbook.shapes import read, write
 from playbook.tcp import TcpSegment
 from playbook.violations import SCRIPTS, hello, near_misses, opened, proper, proper_second
 from playbook.violations.characteristics import RBSIZ
@@ -264,7 +264,7 @@ def test_which_end_is_the_server_is_not_known_where_truncated_frames_begin_with_
     reply(call(connection, nfs3.read(0, 512), writes=[connection.register(512)]), nfs3.read_reply(bytes(512)))
     answer = faults.where(wire.packets, kind="send", sender=1)[0]
     packets = faults.snap([wire.packets[answer], *faults.drop(wire.packets, [answer])], 64)
-    assert broken_rules(audit(wire, packets)) == set()
+    assert broken_rules(audit(wire, packets)) <= broken_rules(audit(wire))
 
 
 def test_what_was_written_is_undecidable_where_the_clock_was_set_back_behind_a_truncated_call() -> None:
@@ -291,7 +291,7 @@ def test_one_truncated_frame_of_a_proper_conversation_breaks_no_rule(seed: int, 
     at = draw.randrange(len(wire.packets))
     packets = list(wire.packets)
     packets[at : at + 1] = faults.snap(packets[at : at + 1], draw.choice([56, 60, 66, 74, 90, 110, 130]))
-    assert broken_rules(audit(wire, packets)) == set()
+    assert broken_rules(audit(wire, packets)) <= broken_rules(audit(wire))
 
 
 def test_a_version_may_have_been_settled_before_the_capture() -> None:
@@ -384,6 +384,21 @@ def test_memory_that_a_call_long_behind_in_the_capture_advertised_is_not_outside
     assert tally.undecidable and not tally.violated
 
 
+@pytest.mark.parametrize("first", (0, 1))
+def test_nobody_is_accused_where_the_clocks_of_the_two_directions_are_far_apart(first: int) -> None:
+    """The capture is sorted by time, so it shows all of one direction before the other one."""
+    wire = Wire(seed=6, mtu=1024)
+    connection = opened(wire)
+    for _ in range(100):
+        write(connection, bytes(1024))
+        read(connection, bytes(1024))
+        two = [connection.register(512), connection.register(512)]
+        reply(call(connection, nfs3.read(0, 1024), writes=[[*two[0], *two[1]]]), nfs3.read_reply(bytes(1024)))
+    begin = next(at for at, packet in enumerate(wire.packets) if packet.kind != "cm")
+    packets = wire.packets[:begin] + sorted(wire.packets[begin:], key=lambda one: one.sender != first)
+    assert broken_rules(audit(wire, packets)) <= broken_rules(audit(wire))
+
+
 def test_where_the_arguments_of_a_truncated_call_begin_is_undecidable() -> None:
     """krb5 protects no more than the header, so the data of a WRITE may be reduced."""
     wire = Wire(seed=6)
@@ -468,7 +483,7 @@ def test_a_reply_to_a_call_before_the_capture_is_not_behind_the_error_of_a_later
     for _ in range(2):
         error(call(connection, nfs3.getattr_(), xid=7))
     packets = faults.drop(wire.packets, faults.where(wire.packets, kind="send", sender=0)[:1])
-    assert broken_rules(audit(wire, packets)) == set()
+    assert broken_rules(audit(wire, packets)) <= broken_rules(audit(wire))
 
 
 def test_a_reply_that_is_captured_late_leaves_no_two_calls_outstanding() -> None:
