@@ -161,7 +161,8 @@ class AnsweredXids:
                 self._add(answered)
                 return
         self._put_behind()
-        self._append(np.array([np.asarray(column)[calls] for column in (xids, numbers)]))
+        at = np.array(calls)
+        self._append(np.array([np.asarray(column)[at] for column in (xids, numbers)]))
 
     def _put_behind(self) -> None:
         if self._single:
