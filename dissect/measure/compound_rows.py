@@ -95,6 +95,8 @@ class StepPlaces(NamedTuple):
     places: tuple[_StepPlace, ...]
     masks: tuple[tuple[int, int], ...]
     """Of each GETATTR where the first word of its results' mask is, and what."""
+    problem: bool
+    """Truncated ones cannot be decoded to their end."""
 
     def steps(self, call: memoryview, reply: memoryview) -> Iterator[ChangingStep]:
         """Of one of them: its arguments and its results."""
@@ -114,17 +116,26 @@ class CompoundLayouts:
         self._layouts: PairedLayouts[StepPlaces | None] = PairedLayouts()
 
     def places(
-        self, data: Bytes, arguments: Int64s, call_ends: Int64s, results: Int64s, reply_ends: Int64s
+        self,
+        data: Bytes,
+        arguments: Int64s,
+        call_ends: Int64s,
+        results: Int64s,
+        reply_ends: Int64s,
+        lacks: tuple[Int64s, Int64s],
     ) -> list[StepPlaces | None]:
-        """Of COMPOUNDs with arguments at ``data[arguments[i]:call_ends[i]]``; None of those to be walked over."""
+        """Of COMPOUNDs with arguments at ``data[arguments[i]:call_ends[i]]``; None of those to be walked over.
+        ``lacks``: bytes of calls and replies that are not captured."""
         steps: list[StepPlaces | None] = [None] * len(arguments)
         assert _NFS4 is not None and _NFS4.arguments is not None and _NFS4.results is not None
 
         def learn(row: int, asked: Layout, answered: Layout) -> StepPlaces | None:
-            return _learned(data.data[arguments[row] : call_ends[row]], data.data[results[row] : reply_ends[row]])
+            truncated = bool(lacks[0][row] or lacks[1][row])
+            call, reply = data.data[arguments[row] : call_ends[row]], data.data[results[row] : reply_ends[row]]
+            return _learned(call, reply, truncated)
 
         types, replies = (_NFS4.arguments, _NFS4.results), (results, reply_ends)
-        for rows, places in self._layouts.groups(types, data, (arguments, call_ends), replies, learn):
+        for rows, places in self._layouts.groups(types, data, (arguments, call_ends), replies, lacks, learn):
             if places is not None:
                 for row in rows[_agree(places, data, results[rows])].tolist():
                     steps[row] = places
@@ -139,15 +150,15 @@ def _agree(places: StepPlaces, data: Bytes, results: Int64s) -> NDArray[np.bool_
     return alike
 
 
-def _learned(call: memoryview, reply: memoryview) -> StepPlaces | None:
+def _learned(call: memoryview, reply: memoryview, truncated: bool) -> StepPlaces | None:
     walk = walk_filehandles(compound_call(call, 0, len(call)), call, compound_reply(reply, 0, len(reply)), reply)
     steps = [step for step in walk.steps if step.succeeded]
-    if walk.problem or any(step.operation in CLIENT_OPERATIONS for step in steps):
+    if (walk.problem and not truncated) or any(step.operation in CLIENT_OPERATIONS for step in steps):
         return None
     masks = [
         (step.results + 4, word(reply, step.results + 4)[0])
         for step in steps
-        if step.operation == OP_GETATTR and word(reply, step.results)[0]
+        if step.operation == OP_GETATTR and step.results + 8 <= len(reply) and word(reply, step.results)[0]
     ]
     if any(mask >> ATTRIBUTE_FILEHANDLE & 1 for _, mask in masks):
         return None
@@ -157,7 +168,7 @@ def _learned(call: memoryview, reply: memoryview) -> StepPlaces | None:
         if changes_state(step, reply):
             asked, answered = decoded_step(step.operation, call, step.arguments, reply, step.results)
             places.append(_StepPlace(step.operation, asked.place, answered.place, handles.get(id(step.current))))
-    return StepPlaces(tuple(places), tuple(masks))
+    return StepPlaces(tuple(places), tuple(masks), bool(walk.problem))
 
 
 def _handles(walk: CompoundWalk, call: memoryview, reply: memoryview) -> dict[int, _HandlePlace]:
@@ -165,7 +176,9 @@ def _handles(walk: CompoundWalk, call: memoryview, reply: memoryview) -> dict[in
     handles: dict[int, _HandlePlace] = {}
 
     def note(file: FileObject, of_reply: bool, at: int) -> None:
-        handles[id(file)] = _HandlePlace(of_reply, at + 4, word(reply if of_reply else call, at)[0])
+        view = reply if of_reply else call
+        if at + 4 <= len(view) and at + 4 + (size := word(view, at)[0]) <= len(view):
+            handles[id(file)] = _HandlePlace(of_reply, at + 4, size)
 
     for step in walk.steps:
         if step.operation == OP_PUTFH and step.succeeded:
@@ -323,6 +336,9 @@ class Compounds:
             results[long], behind[long], _ = rpcs.chunks.places(rows["transfer"][long], data)
             elsewhere[long] = results[long] < 0
             results[long] += REPLY_HEADER
+        # What is truncated is walked over where even the results, or the arguments, are not there, or come otherwise.
+        singly = elsewhere | (truncated & ((rows["chunks"] >= 0) | (starts >= ends) | (results >= behind)))
+        lacks = [np.where(truncated, rows[f"{side}_send"] - rows[f"{side}_captured"], 0) for side in ("call", "reply")]
         compounds["session"] = compounds["result"] = -1
         for callback in (False, True):
             places = (back == callback).nonzero()[0]
@@ -341,14 +357,14 @@ class Compounds:
         for index, kind in enumerate(kinds):
             mine = which == index
             if kind.changes and not kind.callback:
-                decoded |= mine & truncated
-                whole = (mine & ~elsewhere & ~truncated).nonzero()[0]
-                edges = [bounds[whole] for bounds in (starts, ends, results, behind)]
-                known = self._layouts.places(data, *edges)
+                decoded |= mine & singly
+                whole = (mine & ~singly).nonzero()[0]
+                edges = starts[whole], ends[whole], results[whole], behind[whole]
+                known = self._layouts.places(data, *edges, (lacks[0][whole], lacks[1][whole]))
                 decoded[whole[[places is None for places in known]]] = True
                 sides = zip(*(edge.tolist() for edge in edges), strict=True)
                 for row, places, (call, call_end, reply, reply_end) in zip(whole.tolist(), known, sides, strict=True):
-                    if places is not None and places.places:
+                    if places is not None and (places.places or places.problem):
                         self.changes[before + row] = Changes(places, view[call:call_end], view[reply:reply_end])
             else:
                 decoded[mine] |= kind.changes

@@ -11,7 +11,7 @@ operations that the server carried out, as knfsd counts them.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Bytes, Int64s, Rows, coded_keys, distinct, gathered, take, unique
+from ..arrays import Bytes, Int64s, Rows, coded_keys, gathered, take, unique
 from ..named_tuple import NamedTuple
 from ..onc import file_operations as file_events
 from ..onc.compound import compound_reply, operation_names
@@ -30,7 +30,6 @@ from ..onc.shapes.decode_cache import Layout, PairedLayouts
 from ..onc.shapes.registry import procedure_shape
 from ..rpcrdma.reassembly import reassembled_call, reassembled_reply
 from ..rpcrdma.rpc_fields import (
-    MAX_KINDS,
     REPLY_HEADER,
     FieldReader,
     KnownRpc,
@@ -143,8 +142,8 @@ class OperationReader:
     """Remembers how messages are laid out."""
 
     def __init__(self) -> None:
-        self._layouts: dict[tuple[int | None, ...], PairedLayouts[FileLayout | None]] = {}
-        """By version and procedure, and of truncated messages by what is captured of each, and what is not."""
+        self._layouts: defaultdict[tuple[int, int], PairedLayouts[FileLayout | None]] = defaultdict(PairedLayouts)
+        """By version and procedure."""
 
     def read(self, table: RpcTable) -> NfsOperations:
         """The operations of all RPCs of a table; what one says of names and contents is decoded where it does."""
@@ -162,16 +161,7 @@ class OperationReader:
         truncated = rows["flags"] & FLAG_TRUNCATED > 0
         whole = (replies >= 0) & ((rows["chunks"] < 0) | (rows["transfer"] >= 0) & ~truncated) & (reply_ends >= results)
         whole &= ~truncated | (arguments < call_ends)
-        call_lacks = rows["call_send"] - rows["call_captured"]
-        cuts = [
-            np.where(truncated, column, 0)
-            for column in (
-                call_lacks,
-                reply_lacks,
-                np.where(call_lacks > 0, call_ends - arguments, 0),
-                np.where(reply_lacks > 0, reply_ends - results, 0),
-            )
-        ]
+        lacks = [np.where(truncated, column, 0) for column in (rows["call_send"] - rows["call_captured"], reply_lacks)]
         heads = gathered(data, len(_SUCCESSFUL), replies[whole] + 4)
         whole[whole] = (heads == np.frombuffer(_SUCCESSFUL, np.uint8)).all(axis=1)
         for code in unique(rows["procedure"][whole]).tolist():
@@ -182,36 +172,24 @@ class OperationReader:
             if shape.arguments is None or shape.results is None:
                 continue
 
-            of_code = (whole & (rows["procedure"] == code)).nonzero()[0]
-            first, which = distinct(*(cut[of_code] for cut in cuts))
-            for kind, cut in enumerate(zip(*(cut[of_code[first]].tolist() for cut in cuts), strict=True)):
-                mine = of_code[which == kind]
+            mine = (whole & (rows["procedure"] == code)).nonzero()[0]
 
-                def learn(
-                    at: int, asked: Layout, answered: Layout, mine: Int64s = mine, truncated: bool = any(cut)
-                ) -> FileLayout | None:
-                    row = mine[at]
-                    call, reply = data[calls[row] : call_ends[row]], data[replies[row] : reply_ends[row]]
-                    begin = int(arguments[row] - calls[row])
-                    return file_layout(call, reply, begin, REPLY_HEADER, asked, answered, truncated)
+            def learn(at: int, asked: Layout, answered: Layout, mine: Int64s = mine) -> FileLayout | None:
+                row = mine[at]
+                call, reply = data[calls[row] : call_ends[row]], data[replies[row] : reply_ends[row]]
+                begin = int(arguments[row] - calls[row])
+                return file_layout(call, reply, begin, REPLY_HEADER, asked, answered, bool(truncated[row]))
 
-                sides = (arguments[mine], call_ends[mine]), (results[mine], reply_ends[mine])
-                layouts = self._layouts_of((names.version, names.procedure, *cut), cut[:2])
-                for alike, layout in layouts.groups((shape.arguments, shape.results), data, *sides, learn):
-                    if layout is not None:
-                        group = mine[alike]
-                        yield _AlikeMessages(
-                            layout, table.row_places[group], arguments[group], results[group],
-                            (calls[group], call_ends[group]), (replies[group], reply_ends[group]),
-                        )  # fmt: skip
-
-    def _layouts_of(self, kind: tuple[int | None, ...], lacking: tuple[int, int]) -> PairedLayouts[FileLayout | None]:
-        layouts = self._layouts.get(kind)
-        if layouts is None:
-            if len(self._layouts) >= MAX_KINDS:
-                self._layouts.clear()
-            layouts = self._layouts[kind] = PairedLayouts(lacking)
-        return layouts
+            sides = (arguments[mine], call_ends[mine]), (results[mine], reply_ends[mine])
+            layouts = self._layouts[names.version, names.procedure or 0]
+            types, lacking = (shape.arguments, shape.results), (lacks[0][mine], lacks[1][mine])
+            for alike, layout in layouts.groups(types, data, *sides, lacking, learn):
+                if layout is not None:
+                    group = mine[alike]
+                    yield _AlikeMessages(
+                        layout, table.row_places[group], arguments[group], results[group],
+                        (calls[group], call_ends[group]), (replies[group], reply_ends[group]),
+                    )  # fmt: skip
 
 
 class _AlikeMessages(NamedTuple):

@@ -389,7 +389,10 @@ class NfsStateHistory:
             self._answer(asked, row.reply_end, row.reply_frame, row.result, kind.operations, row.status)
         if changes is not None or kind.renews or row.status in STATUSES:
             at = AtReply(*row.ends, row.connection, kind.minor_version, row.reply_frame, row.reply_end)
-            steps: Iterable[ChangingStep] = changes.steps() if isinstance(changes, Changes) else ()
+            steps: Iterable[ChangingStep] = ()
+            if isinstance(changes, Changes):
+                steps = changes.steps()
+                self.undecoded += changes.places.problem
             if isinstance(changes, Rpc) and self._may_change(kind, self._client(kind, session, row.connection)):
                 steps = self._steps(changes, RpcMessages(changes))
             self._conclude(kind, self._place(at), session, row.status, steps)

@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ...arrays import Bytes, Int64s, gathered, words_at
+from ...arrays import Bytes, Int64s, distinct, gathered, words_at
 from ...named_tuple import NamedTuple
 from ..linux_operations import linux_operation
 from ..xdr import Malformed, as_skip, round_up, word
@@ -538,10 +538,9 @@ Learned = TypeVar("Learned")
 class PairedLayouts(Generic[Learned]):
     """What was learned of calls and replies that are laid out alike, by the layouts of their arguments and results."""
 
-    def __init__(self, lacking: tuple[int, int] = (0, 0)) -> None:
-        """``lacking``: as of ``Layouts``, of arguments and results."""
-        self._lacking = lacking
-        self._layouts: dict[tuple[XdrType, int], Layouts] = {}
+    def __init__(self) -> None:
+        self._layouts: dict[tuple[XdrType, int, int], Layouts] = {}
+        """By what is captured of truncated ones, too, and what is not."""
         self._known: dict[tuple[int, int], tuple[Layout, Layout, Learned]] = {}
         """By the identities of the two layouts, which are held with it."""
 
@@ -551,25 +550,42 @@ class PairedLayouts(Generic[Learned]):
         data: Bytes,
         arguments: tuple[Int64s, Int64s],
         results: tuple[Int64s, Int64s],
+        lacks: tuple[Int64s, Int64s],
         learn: Callable[[int, Layout, Layout], Learned],
     ) -> Iterator[tuple[Int64s, Learned]]:
         """Rows of calls and replies that are alike, and what was learned of one of them.
 
-        ``arguments``, ``results``: where they begin, and where they end; ``learn``: from a row and its layouts.
+        ``arguments``, ``results``: where they begin, and where they end; ``lacks``: bytes behind these that are not
+        captured; ``learn``: from a row and its layouts.
         """
-        of_calls, of_replies = (
-            self._layouts.setdefault(side, Layouts(side[0], (), MAX_NODES, lacking=side[1]))
-            for side in zip(types, self._lacking, strict=True)
-        )
-        for rows, asked in of_calls.learning(data, *arguments):
-            for part, answered in of_replies.learning(data, results[0][rows], results[1][rows]):
-                mine = rows[part]
-                key = id(asked), id(answered)
-                if key not in self._known:
-                    if len(self._known) >= MAX_LAYOUTS:
-                        self._known.clear()
-                    self._known[key] = asked, answered, learn(int(mine[0]), asked, answered)
-                yield mine, self._known[key][2]
+        sides = (arguments, results)
+        captured = [np.where(lack > 0, side[1] - side[0], 0) for side, lack in zip(sides, lacks, strict=True)]
+        first, which = distinct(*lacks, *captured)
+        for kind, at in enumerate(first.tolist()):
+            alike = (which == kind).nonzero()[0]
+            of_calls, of_replies = (
+                self._of(type, int(size[at]), int(lack[at]))
+                for type, size, lack in zip(types, captured, lacks, strict=True)
+            )
+            for called, asked in of_calls.learning(data, *(edge[alike] for edge in arguments)):
+                rows = alike[called]
+                for part, answered in of_replies.learning(data, *(edge[rows] for edge in results)):
+                    mine = rows[part]
+                    key = id(asked), id(answered)
+                    if key not in self._known:
+                        if len(self._known) >= MAX_LAYOUTS:
+                            self._known.clear()
+                        self._known[key] = asked, answered, learn(int(mine[0]), asked, answered)
+                    yield mine, self._known[key][2]
+
+    def _of(self, type: XdrType, captured: int, lacking: int) -> Layouts:
+        key = type, captured, lacking
+        layouts = self._layouts.get(key)
+        if layouts is None:
+            if len(self._layouts) >= MAX_LAYOUTS:
+                self._layouts.clear()
+            layouts = self._layouts[key] = Layouts(type, (), MAX_NODES, lacking=lacking)
+        return layouts
 
 
 def _pattern(start: int, deciding: list[tuple[int, int]]) -> _Pattern:
