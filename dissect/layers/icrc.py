@@ -97,6 +97,8 @@ def find_right(data: Bytes, begin: Int64s, end: Int64s, headers: NDArray[np.uint
 
 
 UDP_BYTES = 8
+IPV4_UDP = 20 + UDP_BYTES
+"""Bytes of an IPv4 header without options, and of the UDP header."""
 ROCE_PORT = 4791
 IPV6_BYTES = 40
 LRH_BYTES = 8

@@ -9,6 +9,10 @@ corresponds to the second on the other one.
 
 A switch that mirrors two ports into one gives what passes both twice, on one interface.  Where many packets come again
 at once, bit by bit, these are such copies; a few may as well be of the network's making, and are left to the transport.
+
+Captures of both ends that were merged into one file show each packet twice, as far apart as the ends and their clocks
+are.  A sender gives each packet that it sends, and each that it sends again, an IP identification of its own; so where
+many packets come again with theirs, these are such copies.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ from numpy.typing import NDArray
 
 from ..arrays import Bytes, Int64s, Rows, gather, places, some, take
 from ..frames import FrameBatch
+from ..layers.icrc import IPV4_UDP, ROCE_PORT
 from ..layers.opcodes import BTH_BYTES, ICRC_BYTES
 from .locate import Located
 from .numbers import LINUX_SLL, LINUX_SLL2
@@ -32,7 +37,7 @@ from .walk_rows import WALK, count_carried
 DUPLICATE = "duplicate of a frame on another interface"
 """Key of the counts of frames that are passed over."""
 
-MIRRORED = "duplicate of a frame just before, as a mirror of two ports gives it"
+MIRRORED = "duplicate of an earlier frame, as mirrored ports or merged captures give it"
 """The same."""
 
 WINDOW = 1_000_000
@@ -45,9 +50,22 @@ NEAR = 4
 MIRRORED_SHARE, LEAST_MIRRORED = 8, 64
 """At least one of so many packets is a copy, and so many are, where ports are mirrored."""
 
+SAMPLED = 16
+"""One of so many packets is looked at, whether captures of two points are merged."""
+MERGED_SHARE, LEAST_MERGED = 4, 8
+"""At least one of so many of these is a copy, and so many are, where they are."""
+REMEMBERED = 1 << 16
+"""Packets among which the copy of one comes: identifications have 16 bits."""
+
 _SEEN = np.dtype([("hash", "u8"), ("place", "u8"), ("time", "i8"), ("nameless", "?")], align=True)
 
+_SENT = np.dtype([("hash", "u8"), ("named", "?")], align=True)
+
 _LAYOUT = np.dtype([("word0", ">u4"), ("word1", ">u4"), ("word2", ">u4")])
+
+
+Sight = Callable[[FrameBatch, Located], Rows]
+"""Makes _SEEN rows of packets, or of TCP segments."""
 
 
 class Duplicates:
@@ -55,15 +73,17 @@ class Duplicates:
 
     def __init__(self) -> None:
         self._interfaces: set[int] = set()
-        self._last: dict[Callable[[FrameBatch, Located], Rows], Rows] = {
-            sight: np.zeros(0, _SEEN) for sight in (_seen, _seen_tcp)
-        }
-        self._before: tuple[FrameBatch, Located] | None = None
-        """The last batch, while only one interface was seen."""
+        self._last: dict[Sight, Rows] = {sight: np.zeros(0, _SEEN) for sight in (_seen, _seen_tcp)}
+        self._previous: tuple[FrameBatch, Located] | None = None
+        self._several = False
+        """Interfaces were seen."""
         self._copies = 0
         """Of packets just before, in batches that have many."""
         self._latest = dict(self._last)
         """The last packets of such a batch."""
+        self._earlier = _EarlierPackets(REMEMBERED // SAMPLED)
+        """A sample of them, until captures are known to be merged."""
+        self._merged = False
 
     def drop(self, batch: FrameBatch, located: Located) -> Located:
         """``located`` without duplicates; they count in ``skipped``."""
@@ -73,22 +93,26 @@ class Duplicates:
             walk = np.concatenate(located.tcp)
             located = replace(located, tcp=[take(walk, np.argsort(walk["row"], kind="stable"))])
         if not self._possible(batch.rows):
-            self._before = batch, located
             find, why = self._mirrored, MIRRORED
         else:
-            if self._before is not None:
-                before, self._before = self._before, None
-                self._last = {sight: sight(*before) for sight in self._last}
+            if self._previous is not None and not self._several:
+                self._last = {sight: sight(*self._previous) for sight in self._last}
+            self._several = True
             find, why = self._find, DUPLICATE
-        packets, segments = (find(sight, batch, located) for sight in self._last)
-        if not (packets.any() or segments.any()):
-            return located
-        return _without(located, why, packets, segments)
+        numbers = _numbers(batch, located)
+        packets, segments = (
+            find(sight, batch, located, words) for sight, words in zip(self._last, numbers, strict=True)
+        )
+        if packets.any() or segments.any():
+            located = _without(located, why, packets, segments)
+            numbers = _numbers(batch, located)
+        again = self._again(batch, located, np.concatenate(numbers))
+        self._previous = batch, located
+        return located if again is None else _without(located, MIRRORED, *again)
 
-    def _mirrored(self, sight: Callable[[FrameBatch, Located], Rows], batch: FrameBatch, located: Located) -> Rows:
+    def _mirrored(self, sight: Sight, batch: FrameBatch, located: Located, words: Rows) -> Rows:
         """Which of the packets, or segments, are copies of one just before; none without a mirror."""
-        words = _numbers(batch, located) if sight is _seen else _tcp_numbers(batch, located)
-        word = words[:, 0].astype(np.uint32) * np.uint32(0x9E3779B1) ^ words[:, 1]
+        word = _mixed_words(words)
         near = 0
         for distance in range(1, NEAR + 1):
             again = places(word[distance:] == word[:-distance])
@@ -107,7 +131,22 @@ class Duplicates:
         self._copies += int(np.count_nonzero(mirrored))
         return mirrored if self._copies >= LEAST_MIRRORED else np.zeros(len(word), np.bool_)
 
-    def _find(self, sight: Callable[[FrameBatch, Located], Rows], batch: FrameBatch, located: Located) -> Rows:
+    def _again(self, batch: FrameBatch, located: Located, words: Rows) -> tuple[Rows, Rows] | None:
+        """Which of the packets, and of the segments, come again in merged captures; None without any."""
+        if not self._merged:
+            chosen = places(_mixed_words(words) * _FACTOR >> np.uint32(16) & np.uint32(SAMPLED - 1) == 0)
+            sample = _sent(batch, located, words, chosen)
+            copies = int(np.count_nonzero(self._earlier.again(sample) & sample["named"]))
+            if copies < LEAST_MERGED or copies * MERGED_SHARE < len(sample):
+                return None
+            self._merged = True
+            before = [_sent(*one, np.concatenate(_numbers(*one))) for one in (self._previous,) if one is not None]
+            self._earlier = _EarlierPackets(REMEMBERED, *before)
+        again = self._earlier.again(_sent(batch, located, words))
+        packets = len(_whole(located))
+        return (again[:packets], again[packets:]) if again.any() else None
+
+    def _find(self, sight: Sight, batch: FrameBatch, located: Located, words: Rows) -> Rows:
         """Which of the _SEEN rows that ``sight`` makes of a batch are duplicates."""
         last, seen = self._last[sight], sight(batch, located)
         if not len(seen):
@@ -124,6 +163,28 @@ class Duplicates:
             several = (rows["interface"] != first).any()
             self._interfaces |= set(np.unique(rows["interface"]).tolist()) if several else {int(first)}
         return len(self._interfaces) > 1 or some((rows["link_type"] == LINUX_SLL) | (rows["link_type"] == LINUX_SLL2))
+
+
+class _EarlierPackets:
+    """Finds packets that come again with the same IP identification."""
+
+    def __init__(self, kept: int, *before: Rows) -> None:
+        """``kept``: packets that are remembered; ``before``: those of earlier batches, as _SENT rows."""
+        self._kept = kept
+        self._last = np.concatenate((np.zeros(0, _SENT), *before))
+
+    def again(self, sent: Rows) -> Rows:
+        """Which of the packets, as _SENT rows, are copies of earlier ones."""
+        last, every = self._last, np.concatenate((self._last, sent))
+        order = np.argsort(every["hash"], kind="stable")
+        rows, index = take(every, order), np.arange(len(every))
+        first = np.concatenate(([True], rows["hash"][1:] != rows["hash"][:-1]))
+        nth = index - np.maximum.accumulate(np.where(first, index, 0))
+        copies = np.zeros(len(every), np.bool_)
+        # What is retransmitted without an identification comes a third and a fourth time.
+        copies[order] = np.where(rows["named"], nth > 0, nth % 2 == 1)
+        self._last = every[-self._kept :]
+        return copies[len(last) :]
 
 
 def _without(located: Located, why: str, packets: Rows, segments: Rows) -> Located:
@@ -159,17 +220,35 @@ def sightings(batch: FrameBatch, located: Located) -> Iterator[tuple[Int64s, Row
         yield whole, _seen_tcp(batch, located), take(walk, whole)
 
 
-def _numbers(batch: FrameBatch, located: Located) -> Rows:
-    """Destination QP and PSN of the packets."""
-    words: Rows = gather(batch.data, located.bth[_whole(located)] + 4, (">u4", 2))
-    return words
+def _numbers(batch: FrameBatch, located: Located) -> tuple[Rows, Rows]:
+    """Destination QP and PSN of the packets; sequence and acknowledgement number of the TCP segments."""
+    walk = _segments(located)
+    at = located.bth[_whole(located)], walk["at"][_whole_tcp(walk)]
+    packets, segments = (gather(batch.data, start + 4, (">u4", 2)) for start in at)
+    return packets, segments
 
 
-def _tcp_numbers(batch: FrameBatch, located: Located) -> Rows:
-    """Sequence and acknowledgement number of the TCP segments."""
-    walk = located.tcp[0] if located.tcp else np.zeros(0, WALK)
-    words: Rows = gather(batch.data, walk["at"][_whole_tcp(walk)] + 4, (">u4", 2))
-    return words
+def _sent(batch: FrameBatch, located: Located, words: Rows, chosen: Int64s | None = None) -> Rows:
+    """The packets, then the segments, that are whole enough, or those of them that are chosen, as _SENT rows."""
+    walk = _segments(located)
+    walk = take(walk, _whole_tcp(walk))
+    ip = np.concatenate((located.bth[_whole(located)] - IPV4_UDP, np.where(walk["version"] == 4, walk["ip"], -1)))
+    udp = np.arange(len(ip)) < len(ip) - len(walk)
+    if chosen is not None:
+        words, ip, udp = words[chosen], ip[chosen], udp[chosen]
+    at = np.maximum(ip, 0)
+    head = gather(batch.data, at, ">u8")
+    routed = ~udp | (gather(batch.data, at + IPV4_UDP - 6, ">u2") == ROCE_PORT)
+    sent = np.zeros(len(words), _SENT)
+    sent["named"] = (ip >= 0) & routed & (head >> 56 == 0x45) & (head & 0xFFFF0000 != 0)
+    number = np.where(sent["named"], head & 0xFFFFFFFF0000, 0)
+    hosts = np.where(sent["named"], gather(batch.data, at + 12, ">u8"), 0)
+    sent["hash"] = _mixed(words[:, 0], words[:, 1], number, hosts)
+    return sent
+
+
+def _segments(located: Located) -> Rows:
+    return located.tcp[0] if located.tcp else np.zeros(0, WALK)
 
 
 def _whole(located: Located) -> Int64s:
@@ -236,6 +315,15 @@ def _name_places(seen: Rows, data: Bytes, frames: Rows) -> None:
         parts.append(part)
     seen["place"] = _mixed(*parts)
     seen["nameless"] = frames["link_type"] == LINUX_SLL
+
+
+_FACTOR = np.uint32(0x9E3779B1)
+
+
+def _mixed_words(words: Rows) -> NDArray[np.uint32]:
+    """A number of 32 bits for each pair of two."""
+    mixed: NDArray[np.uint32] = words[:, 0].astype(np.uint32) * _FACTOR ^ words[:, 1]
+    return mixed
 
 
 def _mixed(*columns: NDArray[Any]) -> NDArray[np.uint64]:

@@ -37,6 +37,11 @@ def batch(frames: Sequence[Raw], first: int = 1) -> FrameBatch:
     return FrameBatch(np.frombuffer(b"".join(frame.data for frame in frames), np.uint8), rows)
 
 
+def sent_again(frame: bytes) -> bytes:
+    """The same by IPv4 over Ethernet, with an identification of its own."""
+    return frame[:18] + bytes([frame[18] ^ 0x80]) + frame[19:]
+
+
 def ipv4(body: bytes, protocol: int) -> bytes:
     head = struct.pack(">BBHHHBBH", 0x45, 0, 20 + len(body), 1, 0x4000, 64, protocol, 0)
     return head + ipaddress.IPv4Address("192.0.2.1").packed + ipaddress.IPv4Address("192.0.2.2").packed + body

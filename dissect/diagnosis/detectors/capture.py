@@ -190,12 +190,15 @@ def one_direction(facts: Facts, limits: Limits) -> Iterator[Cause]:
     Severity.NOTE,
     "transport health: copies",
     {"least_share": (0.01, "share of the packets that are copies"), "least_copies": (10, "copies")},
-    ("capture at one point: a mirror of two ports copies a packet that passes both",),
+    (
+        "capture at one point: a mirror of two ports copies a packet that passes both",
+        "do not merge captures of two points: given both files, commands read one, and say how far clocks are apart",
+    ),
 )
 def packets_duplicated(facts: Facts, limits: Limits) -> Iterator[Cause]:
     """The same packet was captured twice, without a retransmission by its sender: there are two capture points, or the
     network makes copies. Copies are recognized and do not count as retransmissions, but they do count in frames, bytes
-    and rates.
+    and rates. Where two captures were merged, latencies are between the first sights of packets, by two clocks perhaps.
     """
     copies = {number: health.causes.get("duplicate", 0) for number, health in facts.healths.items()}
     total = sum(copies.values()) + facts.mirrored

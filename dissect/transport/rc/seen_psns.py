@@ -9,7 +9,7 @@ import numpy as np
 
 from ...arrays import Bytes, Int64s, Rows, copied, gather, gathered, joined, places, put, some, take
 from ...layers import opcodes
-from ...layers.icrc import ROCE_PORT
+from ...layers.icrc import IPV4_UDP, ROCE_PORT
 from ...named_tuple import NamedTuple
 from ..connection import Connection
 from ..runs import BEHIND
@@ -21,8 +21,6 @@ MAX_PARTS = 16
 """Batches whose packets are kept apart."""
 SEARCHED = 16
 """Requests with one PSN, and Reads with one in their range, among which the same packet is looked for."""
-IPV4_UDP = 28
-"""Bytes of an IPv4 header without options, and of the UDP header."""
 LEADING = 32
 """Bytes of a Send by which two messages differ that are not the same: the header of an upper layer."""
 

@@ -315,7 +315,7 @@ def test_retransmissions_are_no_duplicates(
     first: Callable[[bytes], Raw], second: Callable[[bytes], Raw], delay: int
 ) -> None:
     other = Raw(b"", recorded()[0].time - 10**9, 1, 7)
-    analyzer, _ = analyzed([other, *doubled(delay, first, second)])
+    analyzer, _ = analyzed([other, *doubled(delay, first, lambda data: second(wrap.sent_again(data)))])
     assert DUPLICATE not in analyzer.skipped
     assert analyzer.packets == 2 * len(recorded())
 
@@ -325,7 +325,8 @@ def test_a_retransmission_seen_on_both_interfaces_counts_as_one(size: int) -> No
     frames = []
     for frame in recorded():
         for delay, interface in ((0, 0), (2_000, 1), (300_000, 0), (302_000, 1)):
-            frames.append(Raw(frame.data, frame.time + delay, 1, interface))
+            data = wrap.sent_again(frame.data) if delay > 2_000 else frame.data
+            frames.append(Raw(data, frame.time + delay, 1, interface))
     analyzer, _ = analyzed(sorted(frames, key=lambda one: one.time), size)
     assert analyzer.skipped == {DUPLICATE: 2 * len(recorded())}
     assert analyzer.packets == 2 * len(recorded())
