@@ -52,14 +52,15 @@ MIRRORED_SHARE, LEAST_MIRRORED = 8, 64
 
 SAMPLED = 16
 """One of so many packets is looked at, whether captures of two points are merged."""
-MERGED_SHARE, LEAST_MERGED = 4, 8
-"""At least one of so many of these is a copy, and so many are, where they are."""
+MERGED_SHARE, LEAST_MERGED, LOOKED = 4, 8, 256
+"""At least one of so many of these is a copy, and so many are, where they are, among so many at a time."""
 REMEMBERED = 1 << 16
 """Packets among which the copy of one comes: identifications have 16 bits."""
 
 _SEEN = np.dtype([("hash", "u8"), ("place", "u8"), ("time", "i8"), ("nameless", "?")], align=True)
 
-_SENT = np.dtype([("hash", "u8"), ("named", "?")], align=True)
+_SENT = np.dtype([("hash", "u8"), ("identification", "u2")], align=True)
+"""Identification: 0 for none."""
 
 _LAYOUT = np.dtype([("word0", ">u4"), ("word1", ">u4"), ("word2", ">u4")])
 
@@ -76,14 +77,17 @@ class Duplicates:
         self._last: dict[Sight, Rows] = {sight: np.zeros(0, _SEEN) for sight in (_seen, _seen_tcp)}
         self._previous: tuple[FrameBatch, Located] | None = None
         self._several = False
-        """Interfaces were seen."""
+        """More than one interface was seen."""
         self._copies = 0
         """Of packets just before, in batches that have many."""
         self._latest = dict(self._last)
         """The last packets of such a batch."""
-        self._earlier = _EarlierPackets(REMEMBERED // SAMPLED)
-        """A sample of them, until captures are known to be merged."""
-        self._merged = False
+        self._sample: set[int] = set()
+        """Hashes of some packets, until captures are known to be merged."""
+        self._looked = self._again = 0
+        """Packets that were looked for there, and of these copies."""
+        self._earlier: _EarlierPackets | None = None
+        """Where they are."""
 
     def drop(self, batch: FrameBatch, located: Located) -> Located:
         """``located`` without duplicates; they count in ``skipped``."""
@@ -106,7 +110,7 @@ class Duplicates:
         if packets.any() or segments.any():
             located = _without(located, why, packets, segments)
             numbers = _numbers(batch, located)
-        again = self._again(batch, located, np.concatenate(numbers))
+        again = self._copied(batch, located, np.concatenate(numbers))
         self._previous = batch, located
         return located if again is None else _without(located, MIRRORED, *again)
 
@@ -131,20 +135,33 @@ class Duplicates:
         self._copies += int(np.count_nonzero(mirrored))
         return mirrored if self._copies >= LEAST_MIRRORED else np.zeros(len(word), np.bool_)
 
-    def _again(self, batch: FrameBatch, located: Located, words: Rows) -> tuple[Rows, Rows] | None:
-        """Which of the packets, and of the segments, come again in merged captures; None without any."""
-        if not self._merged:
-            chosen = places(_mixed_words(words) * _FACTOR >> np.uint32(16) & np.uint32(SAMPLED - 1) == 0)
-            sample = _sent(batch, located, words, chosen)
-            copies = int(np.count_nonzero(self._earlier.again(sample) & sample["named"]))
-            if copies < LEAST_MERGED or copies * MERGED_SHARE < len(sample):
+    def _copied(self, batch: FrameBatch, located: Located, words: Rows) -> tuple[Rows, Rows] | None:
+        """Which packets, and segments, are copies of earlier ones in merged captures; None without any."""
+        if self._earlier is None:
+            if not self._seem_merged(batch, located, words):
                 return None
-            self._merged = True
             before = [_sent(*one, np.concatenate(_numbers(*one))) for one in (self._previous,) if one is not None]
-            self._earlier = _EarlierPackets(REMEMBERED, *before)
-        again = self._earlier.again(_sent(batch, located, words))
+            self._earlier = _EarlierPackets(*before)
+        copies = self._earlier.again(_sent(batch, located, words))
         packets = len(_whole(located))
-        return (again[:packets], again[packets:]) if again.any() else None
+        return (copies[:packets], copies[packets:]) if copies.any() else None
+
+    def _seem_merged(self, batch: FrameBatch, located: Located, words: Rows) -> bool:
+        if self._looked >= LOOKED:
+            self._looked = self._again = 0
+        if len(self._sample) > REMEMBERED // SAMPLED:
+            self._sample.clear()
+        chosen = places(_mixed_words(words) * _FACTOR >> np.uint32(16) & np.uint32(SAMPLED - 1) == 0)
+        sample = _sent(batch, located, words, chosen)
+        sample = take(sample, sample["identification"] != 0)
+        known = len(self._sample)
+        self._sample.update(sample["hash"].tolist())
+        self._looked += len(sample)
+        self._again += len(sample) - (len(self._sample) - known)
+        if self._again < LEAST_MERGED or self._again * MERGED_SHARE < self._looked:
+            return False
+        # A card may give all its packets one identification, which proves nothing.
+        return len(np.unique(sample["identification"])) * MERGED_SHARE >= len(np.unique(sample["hash"]))
 
     def _find(self, sight: Sight, batch: FrameBatch, located: Located, words: Rows) -> Rows:
         """Which of the _SEEN rows that ``sight`` makes of a batch are duplicates."""
@@ -168,9 +185,8 @@ class Duplicates:
 class _EarlierPackets:
     """Finds packets that come again with the same IP identification."""
 
-    def __init__(self, kept: int, *before: Rows) -> None:
-        """``kept``: packets that are remembered; ``before``: those of earlier batches, as _SENT rows."""
-        self._kept = kept
+    def __init__(self, *before: Rows) -> None:
+        """``before``: packets of earlier batches, as _SENT rows."""
         self._last = np.concatenate((np.zeros(0, _SENT), *before))
 
     def again(self, sent: Rows) -> Rows:
@@ -182,8 +198,8 @@ class _EarlierPackets:
         nth = index - np.maximum.accumulate(np.where(first, index, 0))
         copies = np.zeros(len(every), np.bool_)
         # What is retransmitted without an identification comes a third and a fourth time.
-        copies[order] = np.where(rows["named"], nth > 0, nth % 2 == 1)
-        self._last = every[-self._kept :]
+        copies[order] = np.where(rows["identification"], nth > 0, nth % 2 == 1)
+        self._last = every[-REMEMBERED:]
         return copies[len(last) :]
 
 
@@ -236,14 +252,17 @@ def _sent(batch: FrameBatch, located: Located, words: Rows, chosen: Int64s | Non
     udp = np.arange(len(ip)) < len(ip) - len(walk)
     if chosen is not None:
         words, ip, udp = words[chosen], ip[chosen], udp[chosen]
-    at = np.maximum(ip, 0)
-    head = gather(batch.data, at, ">u8")
-    routed = ~udp | (gather(batch.data, at + IPV4_UDP - 6, ">u2") == ROCE_PORT)
     sent = np.zeros(len(words), _SENT)
-    sent["named"] = (ip >= 0) & routed & (head >> 56 == 0x45) & (head & 0xFFFF0000 != 0)
-    number = np.where(sent["named"], head & 0xFFFFFFFF0000, 0)
-    hosts = np.where(sent["named"], gather(batch.data, at + 12, ">u8"), 0)
-    sent["hash"] = _mixed(words[:, 0], words[:, 1], number, hosts)
+    routed = places(ip >= 0)
+    at = ip[routed]
+    head, port = gather(batch.data, at, ">u8"), gather(batch.data, at + IPV4_UDP - 6, ">u2")
+    known = (head >> 56 == 0x45) & (~udp[routed] | (port == ROCE_PORT)) & (head & 0xFFFF0000 != 0)
+    routed, at, head = routed[known], at[known], head[known]
+    sent["identification"][routed] = head >> 16 & 0xFFFF
+    number = np.where(udp, words[:, 0] & 0xFFFFFF, words[:, 0])  # without FECN and BECN, which change on the way
+    sent["hash"] = _mixed(number, words[:, 1])
+    hosts = gather(batch.data, at + 12, ">u8")
+    sent["hash"][routed] = _mixed(sent["hash"][routed], head >> 16 & 0xFFFFFFFF, hosts)  # length and identification
     return sent
 
 

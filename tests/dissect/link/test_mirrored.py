@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -13,8 +12,7 @@ from playbook.iwarp import IwarpCapture, IwarpWire
 from playbook.samples import SAMPLES
 from playbook.wrap import Raw, sent_again
 from rdmascope.captures.read.open import open_capture
-from rdmascope.dissect.frames import FrameBatch
-from rdmascope.dissect.link.duplicates import LEAST_MIRRORED, MIRRORED, SAME_HEADER
+from rdmascope.dissect.link.duplicates import LEAST_MERGED, LEAST_MIRRORED, MIRRORED, SAME_HEADER, SAMPLED
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 
 CALLS = 60
@@ -40,10 +38,16 @@ def analyzed(frames: list[Frame], size: int) -> tuple[Analyzer, list[str]]:
     return analyzer, states + [rpc.state for rpc in analyzer.finish()]
 
 
-def raws(frames: FrameBatch) -> Iterator[Raw]:
-    for row in frames.rows:
-        start = int(row["offset"])
-        yield Raw(frames.data[start : start + int(row["captured"])].tobytes(), int(row["time"]))
+def recorded(name: str) -> list[Raw]:
+    """The frames of a sample."""
+    frames = []
+    with open_capture(SAMPLES / f"{name}.pcap.zst") as capture:
+        for batch in capture.batches():
+            for row in batch.rows:
+                start = int(row["offset"])
+                data = batch.data[start : start + int(row["captured"])].tobytes()
+                frames.append(Raw(data, int(row["time"])))
+    return frames
 
 
 def seen(frames: list[Raw]) -> object:
@@ -95,8 +99,7 @@ def test_what_is_sent_again_later_is_no_mirror(transport: type[Wire | IwarpWire]
 @pytest.mark.parametrize("name", ["loss-rxe", "loss-siw", "nconnect-rxe"])
 def test_merged_captures_of_two_points_are_those_of_one(name: str, interface: int, delay: int) -> None:
     """With every retransmission: it comes twice at each of them."""
-    with open_capture(SAMPLES / f"{name}.pcap.zst") as capture:
-        frames = [raw for batch in capture.batches() for raw in raws(batch)]
+    frames = recorded(name)
     there = [raw._replace(time=raw.time + delay, interface=interface) for raw in frames]
     merged = sorted([*frames, *there], key=lambda raw: raw.time)
     assert seen(merged) == seen(frames)
@@ -110,3 +113,30 @@ def test_a_few_copies_are_the_networks(transport: type[Wire | IwarpWire]) -> Non
     assert states == ["complete"] * CALLS
     assert not analyzer.mirrored
     assert by_the_network(analyzer)
+
+
+@pytest.mark.parametrize("size", [10_000, 128, 25])
+def test_merged_captures_in_batches_of_any_size(size: int) -> None:
+    frames = recorded("loss-siw")
+    merged = sorted([*frames, *(raw._replace(time=raw.time + 5_000_000) for raw in frames)], key=lambda raw: raw.time)
+    analyzer = Analyzer()
+    for at in range(0, len(merged), size):
+        analyzer.feed(wrap.batch(merged[at : at + size], at + 1))
+    assert len(frames) - 2 * SAMPLED * LEAST_MERGED - size % 10_000 <= analyzer.mirrored <= len(frames)
+
+
+def test_one_identification_of_all_proves_nothing() -> None:
+    frames = [replace(one, data=one.data[:18] + b"\0\7" + one.data[20:]) for one in conversation(IwarpWire())]
+    analyzer, _ = analyzed(repeated(frames, 2, 300_000), 10_000)
+    assert not analyzer.mirrored
+    assert sum(one.retransmitted.packets for one in analyzer.health(1).directions) > CALLS
+
+
+def test_a_batch_that_has_no_room_for_an_ip_header() -> None:
+    """Of truncated InfiniBand packets, one in each."""
+    lrh, size = wrap.lrh(2, 40, 1, 2), 20
+    for psn in range(100):
+        packet = lrh + bytes([100, 0, 0xFF, 0xFF]) + (5).to_bytes(4, "big") + psn.to_bytes(4, "big")
+        analyzer = Analyzer()
+        analyzer.feed(wrap.batch([Raw(packet[:size], 0, wrap.INFINIBAND, original=40)]))
+        assert analyzer.packets == 1
