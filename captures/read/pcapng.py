@@ -2,8 +2,6 @@
 them.
 
 https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcapng/; the numbers in parentheses are its sections.
-
-https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcapng/; the numbers in parentheses are its sections.
 """
 
 from __future__ import annotations

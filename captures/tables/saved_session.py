@@ -83,7 +83,7 @@ _NONE = ("chunks", "call_ns", "reads_ns", "writes_ns", "reply_ns", "retransmitte
 """Columns that are 0 in a row RPC."""
 _INTERVALS = """
     SELECT connection, direction = 'backward', time_ns, requested, granted, outstanding, at_limit_ns
-    FROM credits ORDER BY time_ns
+    FROM credits WHERE list_contains(?, connection) ORDER BY time_ns
 """
 _KNOWN = ("call_frame", "reply_frame", "latency_ns", "credits_requested", "credits_granted")
 """Columns that are not NULL in a row RPC."""
@@ -626,8 +626,8 @@ class SavedSession(Session):
                 on_rpcs(table)
         with self._open() as database:
             directions = self._details(database, "credits", CreditDirection)
-            rows = database.connection.execute(_INTERVALS).fetchall()
-        known = {(direction.connection.number, direction.backward): direction for direction in directions}
+            known = {(direction.connection.number, direction.backward): direction for direction in directions}
+            rows = database.connection.execute(_INTERVALS, [[number for number, _ in known]]).fetchall()
         for connection, backward, time, *interval in rows:
             if (direction := known.get((connection, backward))) is not None:
                 direction.bins[time // direction.width] = CreditInterval(*interval)

@@ -319,7 +319,7 @@ def command(
       ...
         procedure              RPCs err time  median     95%     99%     max
         NFSv4.1
-          WRITE GETATTR          44   6 100%  222 ms >61.8 s >61.8 s >61.8 s
+          WRITE GETATTR          44   6 99.9% 222 ms >61.8 s >61.8 s >61.8 s
         ...
           READ                    4   -   0% 10.3 ms 14.5 ms 14.5 ms 14.5 ms
     \b
@@ -375,7 +375,7 @@ def command(
       $ rdmascope report loss-rxe.pcap.zst --by connection --errors
       ...
         connection calls err time  median     95%     99%     max
-        1              8   - 100% >61.8 s >61.8 s >61.8 s >61.8 s
+        1              8   - 99.5% >61.8 s >61.8 s >61.8 s >61.8 s
         2              6   6   0%  333 ms  373 ms  373 ms  373 ms
       ...
       $ rdmascope report loss-rxe.pcap.zst --slo 'WRITE p99 < 300ms'

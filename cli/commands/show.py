@@ -73,7 +73,7 @@ def command(
       $ rdmascope show rxe-nfs-all.pcap.zst --rpc 16
       RPC 16  NFSv3 READLINK  complete
       ...
-      latency 44.8 ms: server 44.8 ms (100%), Writes 60.0 µs (0%)
+      latency 44.8 ms: server 44.8 ms (99.8%), Writes 60.0 µs (0%)
     \b
       Packets
            frame       time  10.77.0.2                              10.77.0.1

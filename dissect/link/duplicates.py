@@ -11,8 +11,8 @@ A switch that mirrors two ports into one gives what passes both twice, on one in
 at once, bit by bit, these are such copies; a few may as well be of the network's making, and are left to the transport.
 
 Captures of both ends that were merged into one file show each packet twice, as far apart as the ends and their clocks
-are.  A sender gives each packet that it sends, and each that it sends again, an IP identification of its own; so where
-many packets come again with theirs, these are such copies.
+are.  Most senders give a packet, and each retransmission of it, an IPv4 identification of its own; so where many
+packets come again with theirs, these are such copies.  They are found among the last ``REMEMBERED`` packets.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ MIRRORED_SHARE, LEAST_MIRRORED = 8, 64
 SAMPLED = 16
 """One of so many packets is looked at, whether captures of two points are merged."""
 MERGED_SHARE, LEAST_MERGED, LOOKED = 4, 8, 256
-"""At least one of so many of these is a copy, and so many are, where they are, among so many at a time."""
+"""Where they are, one of so many of these is a copy, and copies and others take so many turns, among so many."""
 REMEMBERED = 1 << 16
 """Packets among which the copy of one comes: identifications have 16 bits."""
 
 _SEEN = np.dtype([("hash", "u8"), ("place", "u8"), ("time", "i8"), ("nameless", "?")], align=True)
 
-_SENT = np.dtype([("hash", "u8"), ("identification", "u2")], align=True)
+_SENT = np.dtype([("hash", "u8"), ("time", "i8"), ("identification", "u2")], align=True)
 """Identification: 0 for none."""
 
 _LAYOUT = np.dtype([("word0", ">u4"), ("word1", ">u4"), ("word2", ">u4")])
@@ -70,7 +70,7 @@ Sight = Callable[[FrameBatch, Located], Rows]
 
 
 class Duplicates:
-    """Finds duplicates batch by batch; remembers the packets of the last moment."""
+    """Finds duplicates batch by batch; remembers the packets of the last moment, and the last batch."""
 
     def __init__(self) -> None:
         self._interfaces: set[int] = set()
@@ -82,10 +82,13 @@ class Duplicates:
         """Of packets just before, in batches that have many."""
         self._latest = dict(self._last)
         """The last packets of such a batch."""
-        self._sample: set[int] = set()
-        """Hashes of some packets, until captures are known to be merged."""
-        self._looked = self._again = 0
-        """Packets that were looked for there, and of these copies."""
+        self._sample: dict[int, int] = {}
+        """Hash -> time of some packets, until captures are known to be merged."""
+        self._time = 0
+        """Of the last frame."""
+        self._looked = self._again = self._turns = 0
+        """Packets that were looked for there; of these copies, and copies behind a packet that is none."""
+        self._fresh = False
         self._earlier: _EarlierPackets | None = None
         """Where they are."""
 
@@ -137,28 +140,42 @@ class Duplicates:
 
     def _copied(self, batch: FrameBatch, located: Located, words: Rows) -> tuple[Rows, Rows] | None:
         """Which packets, and segments, are copies of earlier ones in merged captures; None without any."""
+        times = batch.rows["time"]
+        before, self._time = self._time, int(times[-1])
+        if times[0] < before - WINDOW or some(np.diff(times) < -WINDOW):
+            # Frames that were merged have their order in time: what comes again behind such a step was appended.
+            self._earlier = None
+            self._sample.clear()
+            return None
         if self._earlier is None:
             if not self._seem_merged(batch, located, words):
                 return None
-            before = [_sent(*one, np.concatenate(_numbers(*one))) for one in (self._previous,) if one is not None]
-            self._earlier = _EarlierPackets(*before)
-        copies = self._earlier.again(_sent(batch, located, words))
+            known = [_sent(*one, np.concatenate(_numbers(*one))) for one in (self._previous,) if one is not None]
+            self._earlier = _EarlierPackets(*known)
+        sent = _sent(batch, located, words)
+        if some(unnumbered := sent["identification"] == 0):  # They are told apart by all that there is.
+            seen = np.concatenate([sight(batch, located) for sight in self._last])
+            sent["hash"][unnumbered] = seen["hash"][unnumbered]
+        copies = self._earlier.again(sent)
         packets = len(_whole(located))
         return (copies[:packets], copies[packets:]) if copies.any() else None
 
     def _seem_merged(self, batch: FrameBatch, located: Located, words: Rows) -> bool:
         if self._looked >= LOOKED:
-            self._looked = self._again = 0
+            self._looked = self._again = self._turns = 0
         if len(self._sample) > REMEMBERED // SAMPLED:
             self._sample.clear()
         chosen = places(_mixed_words(words) * _FACTOR >> np.uint32(16) & np.uint32(SAMPLED - 1) == 0)
         sample = _sent(batch, located, words, chosen)
         sample = take(sample, sample["identification"] != 0)
-        known = len(self._sample)
-        self._sample.update(sample["hash"].tolist())
         self._looked += len(sample)
-        self._again += len(sample) - (len(self._sample) - known)
-        if self._again < LEAST_MERGED or self._again * MERGED_SHARE < self._looked:
+        for name, time in zip(sample["hash"].tolist(), sample["time"].tolist(), strict=True):
+            again = time > self._sample.setdefault(name, time)
+            self._again += again
+            self._turns += again and self._fresh
+            self._fresh = not again
+        # In a capture that was appended to the same, all copies come together.
+        if self._turns < LEAST_MERGED or self._again * MERGED_SHARE < self._looked:
             return False
         # A card may give all its packets one identification, which proves nothing.
         return len(np.unique(sample["identification"])) * MERGED_SHARE >= len(np.unique(sample["hash"]))
@@ -247,12 +264,14 @@ def _numbers(batch: FrameBatch, located: Located) -> tuple[Rows, Rows]:
 def _sent(batch: FrameBatch, located: Located, words: Rows, chosen: Int64s | None = None) -> Rows:
     """The packets, then the segments, that are whole enough, or those of them that are chosen, as _SENT rows."""
     walk = _segments(located)
-    walk = take(walk, _whole_tcp(walk))
-    ip = np.concatenate((located.bth[_whole(located)] - IPV4_UDP, np.where(walk["version"] == 4, walk["ip"], -1)))
+    walk, whole = take(walk, _whole_tcp(walk)), _whole(located)
+    ip = np.concatenate((located.bth[whole] - IPV4_UDP, np.where(walk["version"] == 4, walk["ip"], -1)))
+    rows = np.concatenate((located.rows[whole], walk["row"]))
     udp = np.arange(len(ip)) < len(ip) - len(walk)
     if chosen is not None:
-        words, ip, udp = words[chosen], ip[chosen], udp[chosen]
+        words, ip, udp, rows = words[chosen], ip[chosen], udp[chosen], rows[chosen]
     sent = np.zeros(len(words), _SENT)
+    sent["time"] = batch.rows["time"][rows]
     routed = places(ip >= 0)
     at = ip[routed]
     head, port = gather(batch.data, at, ">u8"), gather(batch.data, at + IPV4_UDP - 6, ">u2")

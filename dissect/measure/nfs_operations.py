@@ -178,7 +178,8 @@ class OperationReader:
                 row = mine[at]
                 call, reply = data[calls[row] : call_ends[row]], data[replies[row] : reply_ends[row]]
                 begin = int(arguments[row] - calls[row])
-                return file_layout(call, reply, begin, REPLY_HEADER, asked, answered, bool(truncated[row]))
+                lacking = bool(lacks[0][row] or lacks[1][row])
+                return file_layout(call, reply, begin, REPLY_HEADER, asked, answered, lacking)
 
             sides = (arguments[mine], call_ends[mine]), (results[mine], reply_ends[mine])
             layouts = self._layouts[names.version, names.procedure or 0]

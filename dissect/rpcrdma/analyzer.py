@@ -204,7 +204,7 @@ class Analyzer:
 
     @property
     def mirrored(self) -> int:
-        """Packets that were left out, because a mirror of two ports gives them twice."""
+        """Packets that were left out, because a mirror of two ports, or a merge of two captures, gives them twice."""
         return self.skipped[MIRRORED]
 
     @property

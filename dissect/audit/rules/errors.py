@@ -12,6 +12,7 @@ from ..transaction import Transaction
 MUST, SHOULD, STATED = Level.MUST, Level.SHOULD, Level.STATED
 
 LATE_START = "the connection began before the capture, and its versions may have been settled there"
+EARLIER_CALL = "the connection began before the capture, and a call there may have had this XID"
 
 
 def _error(sent: SentMessage) -> bool:
@@ -80,7 +81,7 @@ def error_version(sent: SentMessage) -> Judgement | None:
 def _another_call(sent: SentMessage) -> str:
     """Why an RDMA_ERROR may answer another call with its XID, one before the capture; '' where it does not."""
     first = sent.rpc is not None and sent.rpc.order == 1
-    return LATE_START if first and not sent.start_known else sent.out_of_step
+    return EARLIER_CALL if first and not sent.start_known else sent.out_of_step
 
 
 @rule(

@@ -192,7 +192,7 @@ def one_direction(facts: Facts, limits: Limits) -> Iterator[Cause]:
     {"least_share": (0.01, "share of the packets that are copies"), "least_copies": (10, "copies")},
     (
         "capture at one point: a mirror of two ports copies a packet that passes both",
-        "do not merge captures of two points: given both files, commands read one, and say how far clocks are apart",
+        "do not merge captures of two points: commands take both files, read one, and say how far clocks are apart",
     ),
 )
 def packets_duplicated(facts: Facts, limits: Limits) -> Iterator[Cause]:

@@ -20,7 +20,6 @@ from .. import operations
 from ..operations import Kind, Operation, Payload
 from ..runs import SEND_ONLY, SEND_ONLY_INVALIDATE, TRANSFER, Run, SendRun, TransferRun
 from .fpdus import Fpdus
-from .stream import ByteStream
 
 Runs = list[tuple[int, Bytes, Rows]]
 """``(place, data, STRETCH rows)``."""
@@ -308,9 +307,7 @@ class _OutstandingRead:
 class OutstandingReads:
     """The RDMA Reads that one end issued, in order, and the responses of the other end."""
 
-    def __init__(self, stream: ByteStream) -> None:
-        """``stream``: in which they are requested."""
-        self._stream = stream
+    def __init__(self) -> None:
         self.open: deque[_OutstandingRead] = deque()
         self._by_sink: dict[int, deque[_OutstandingRead]] = {}
         """The same by STag of the sink."""
@@ -366,8 +363,6 @@ class OutstandingReads:
             return None
         # A sink is reused only when it has been filled: behind a gap the latest Read is meant.
         read = fitting[-1] if self.gap else fitting[0]
-        if self.gap and self._missing_behind(read, fragment.ack):
-            return None
         while self.open[0] is not read:
             self._close_oldest()
         if self.gap and fragment.place > read.sink_to + read.reached and len(fitting) > 1:
@@ -391,12 +386,6 @@ class OutstandingReads:
         if fragment.last or read.reached >= operation.length:
             self._close_oldest()
         return operation
-
-    def _missing_behind(self, read: _OutstandingRead, ack: int) -> bool:
-        """Whether the responder received, by then, bytes behind a request that the capture lacks: more requests?"""
-        end = TCP_SEQUENCE.unwrap(read.end, ack)
-        stream = self._stream
-        return (stream.next or end) < end or any(gap.start < end and gap.end > read.end for gap in stream.gaps)
 
     def give_up(self) -> None:
         """No more responses will come."""

@@ -531,21 +531,22 @@ class RcObserver:
             if former is None or former.ended_by or (starting and former.first_frame < request.frame):
                 start = bisect_left(self._frames, first, 0, index)
             if former is None:
-                self._early(link, sender, self.unpaired.release(key), first)
+                begun = self._early(link, sender, self.unpaired.release(key), first)
                 low = bisect_left(self._frames, first - DISORDERED, 0, start)
                 near = rows[low:start]
                 if some(near["dest_qp"] == (key & 0xFFFFFF)):
                     keys = flow_keys(near["source"], near["destination"], near["dest_qp"])
                     mine = places((keys == key) & opcodes.IS_RC[near["opcode"]])
-                    start = [*(mine + low).tolist(), start][_first_row(near[mine], first, starting)]
+                    start = [*(mine + low).tolist(), start][0 if begun else _first_row(near[mine], first, starting)]
             self.bindings.change(key, start, Binding(link, sender), reused=former is not None and bool(starting))
             self.management.half_known.pop(key, None)
 
-    def _early(self, link: RcLink, sender: int, flow: Flow | None, first: int) -> None:
-        """Packets of a flow from frame ``first`` on belong to the link; what is older waits on."""
+    def _early(self, link: RcLink, sender: int, flow: Flow | None, first: int) -> bool:
+        """Packets of a flow from frame ``first`` on belong to the link, older ones wait on; whether there are any."""
         if flow is None:
-            return
+            return False
         begin = _first_row(joined([rows for _, rows in flow.pieces]), first, _starting(link.connection))
+        found = begin < sum(len(rows) for _, rows in flow.pieces)
         for data, rows in flow.pieces:
             before, part = rows[:begin], rows[begin:]
             begin = max(0, begin - len(rows))
@@ -553,6 +554,7 @@ class RcObserver:
                 self.unpaired.hold(flow.key, data, before)
             if len(part):
                 self.replayed.append((link, data, (part[: len(part) * (1 - sender)], part[: len(part) * sender])))
+        return found
 
     def _link(self, connection: Connection, request: ConnectionRequest | None, known_at: KnownAt) -> RcLink:
         if request is not None:

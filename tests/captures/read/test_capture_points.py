@@ -44,7 +44,8 @@ def at_other_end(frames: list[Frame], least: int, most: int, offset: int = OFFSE
 def rpcs(*paths: Path) -> list[tuple[object, ...]]:
     with read([str(path) for path in paths]) as capture:
         return [
-            (rpc.xid, rpc.procedure, rpc.state, rpc.latency.total if rpc.latency else None) for rpc in capture.rpcs()
+            (rpc.xid, rpc.procedure, rpc.state, rpc.latency.total if rpc.latency else None)
+            for rpc in sorted(capture.rpcs(), key=lambda rpc: rpc.number)
         ]
 
 

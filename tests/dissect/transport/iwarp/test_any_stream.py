@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from hypothesis import HealthCheck, example, given, settings, strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from playbook.capture import frame_batches
 from playbook.segments import Talk, pattern, read_request, response, send, write
@@ -92,13 +92,8 @@ def test_what_arrives_late_or_twice_comes_out_whole(script: Script, cuts: list[i
     assert sorted(seen(operations)) == sorted(expected)
 
 
-TWO_READS = Script((False, False), True, 1000, (Said(0, "send", 1), Said(0, "read", 1), Said(0, "read", 1)), ())
-"""Into one sink; segments 8 and 10 are the response of the first and the request of the second."""
-
-
 @QUICK
 @given(scripts, CUTS, st.sets(st.integers(0, 200), max_size=12), st.sampled_from([None, None, 40, 200]))
-@example(TWO_READS, [], {8, 10}, None)
 def test_what_the_capture_lacks_is_never_made_up(
     script: Script, cuts: list[int], lost: set[int], snap: int | None
 ) -> None:

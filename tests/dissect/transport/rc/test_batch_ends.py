@@ -204,3 +204,17 @@ def test_a_call_that_comes_again_after_its_reply_did_not_wait() -> None:
         (one,) = analyzer.health(1).retransmissions
         assert (one.cause, one.lost) == ("timeout", "request"), cuts
         assert [rpc.retransmission_delay for rpc in rpcs] == [0, 0], cuts
+
+
+@pytest.mark.parametrize("behind", [3, 5, 9])
+def test_a_cm_exchange_behind_the_first_packets_of_its_connection(behind: int) -> None:
+    wire = Wire()
+    connection = wire.connect()
+    for _ in range(8):
+        reply(call(connection, nfs3.getattr_()), nfs3.getattr_reply())
+    exchange, rest = wire.packets[:3], wire.packets[3:]
+    capture = Capture(wire, [*rest[:behind], *exchange, *rest[behind:]])
+    for cuts in ends(capture)[:-1]:
+        analyzer, rpcs = analysed(capture, cuts)
+        assert [rpc.state for rpc in rpcs] == ["complete"] * 8, cuts
+        assert [known.missing_packets for known in analyzer.connections] == [(0, 0)], cuts
