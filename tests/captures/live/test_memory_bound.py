@@ -18,6 +18,7 @@ from rdmascope import CaptureError
 from rdmascope.captures.live.session import SMALLEST, LiveSession, MemoryBound, divided
 from rdmascope.dissect.diagnosis import rpc_facts
 from rdmascope.dissect.frames import FrameBatch
+from rdmascope.dissect.link import duplicates
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
 from rdmascope.dissect.transport.rc import observer
 
@@ -68,6 +69,7 @@ def kept(count: int) -> int:
 def test_what_is_kept_does_not_grow_with_the_connections_that_were(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rpc_facts, "MAX_GROUPS", FEW)
     monkeypatch.setattr(observer, "MAX_FLOWS", FEW)
+    monkeypatch.setattr(duplicates, "REMEMBERED", FEW * duplicates.SAMPLED)
     assert kept(24 * FEW) < 1.02 * kept(6 * FEW)
 
 
