@@ -53,9 +53,10 @@ MIRRORED_SHARE, LEAST_MIRRORED = 8, 64
 SAMPLED = 16
 """One of so many packets is looked at, whether captures of two points are merged."""
 MERGED_SHARE, LEAST_MERGED, LOOKED = 4, 8, 256
-"""Where they are, one of so many of these is a copy, and copies and others take so many turns, among so many."""
+"""Where they are merged, at least one of so many of these is a copy, and so many copies come directly behind a packet
+that is none.  Counting starts anew behind so many packets."""
 REMEMBERED = 1 << 16
-"""Packets among which the copy of one comes: identifications have 16 bits."""
+"""Packets among which a copy is looked for: an IPv4 identification has 16 bits, and repeats behind them."""
 
 _SEEN = np.dtype([("hash", "u8"), ("place", "u8"), ("time", "i8"), ("nameless", "?")], align=True)
 
@@ -143,7 +144,7 @@ class Duplicates:
         times = batch.rows["time"]
         before, self._time = self._time, int(times[-1])
         if times[0] < before - WINDOW or some(np.diff(times) < -WINDOW):
-            # Frames that were merged have their order in time: what comes again behind such a step was appended.
+            # Merging puts frames in the order of their times: what comes again behind a step back was appended.
             self._earlier = None
             self._sample.clear()
             return None
@@ -161,6 +162,7 @@ class Duplicates:
         return (copies[:packets], copies[packets:]) if copies.any() else None
 
     def _seem_merged(self, batch: FrameBatch, located: Located, words: Rows) -> bool:
+        """Whether a sample of the packets, taken by their numbers so that it has copies, too, shows merged captures."""
         if self._looked >= LOOKED:
             self._looked = self._again = self._turns = 0
         if len(self._sample) > REMEMBERED // SAMPLED:
@@ -214,7 +216,7 @@ class _EarlierPackets:
         first = np.concatenate(([True], rows["hash"][1:] != rows["hash"][:-1]))
         nth = index - np.maximum.accumulate(np.where(first, index, 0))
         copies = np.zeros(len(every), np.bool_)
-        # What is retransmitted without an identification comes a third and a fourth time.
+        # Each packet without an identification comes twice, and its retransmission a third and a fourth time.
         copies[order] = np.where(rows["identification"], nth > 0, nth % 2 == 1)
         self._last = every[-REMEMBERED:]
         return copies[len(last) :]
