@@ -141,6 +141,7 @@ def width() -> int | None:
 @click.option("--server", type=click.Path(exists=True, path_type=Path), help="And this one in the server.")
 @click.option("--client-kernel", type=click.Choice(build.KERNELS), help="The version that the client boots.")
 @click.option("--server-kernel", type=click.Choice(build.KERNELS), help="The version that the server boots.")
+@click.option("--build", "only_built", is_flag=True, help="Make what the guests boot from, and run nothing.")
 @click.option("--list", "listed", is_flag=True, help="Say what there is, and run nothing.")
 def main(
     scenario: tuple[str, ...],
@@ -151,6 +152,7 @@ def main(
     server: Path | None,
     client_kernel: str | None,
     server_kernel: str | None,
+    only_built: bool,
     listed: bool,
 ) -> None:
     """Play SCENARIOs, or all, in two guests each, and hold rdmascope's findings against what others counted."""
@@ -164,6 +166,8 @@ def main(
     try:
         with build.built(click.echo, wanted_kernels(given)):
             click.echo(f"lab: ready after {time.monotonic() - begun:.0f} s")
+        if only_built:
+            return
         if client or server:
             scripts = {role: path for role, path in (("client", client), ("server", server)) if path}
             attempt(folder / "attempt", scripts, transport or "rxe", given)
