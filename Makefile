@@ -34,9 +34,10 @@ help:
 demo: $(RUNS)
 	$(BIN)/rdmascope report $(SAMPLE)
 
+# One worker more than processors: each waits now and then, for a disk, a child, a deadline.
 test: $(READY) tshark
 	@rm -rf .scratch && mkdir -p .scratch
-	TMPDIR="$(CURDIR)/.scratch" $(BIN)/pytest -n auto --dist worksteal -rs --durations=60 --durations-min=2
+	TMPDIR="$(CURDIR)/.scratch" $(BIN)/pytest -n $$(( $$(nproc) + 1 )) --dist worksteal -rs --durations=60 --durations-min=2
 	@rm -rf .scratch
 
 quick: $(READY)
