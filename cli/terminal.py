@@ -165,18 +165,13 @@ def binary_output() -> BinaryIO:
 _ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, check_circular=False)
 
 
-def json_line(record: Mapping[str, Any]) -> str:
-    """One JSON object, as standard output can take it."""
-    return json_value(record)
-
-
 def json_value(record: Any) -> str:
     """One JSON value, as standard output can take it."""
     return json_escaped(_ENCODER.encode(record), ascii_only=not is_unicode(sys.stdout))
 
 
 def print_json(record: Mapping[str, Any]) -> None:
-    sys.stdout.write(json_line(record) + "\n")
+    sys.stdout.write(json_value(record) + "\n")
 
 
 def encoded_line(text: str) -> bytes:

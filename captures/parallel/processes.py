@@ -52,7 +52,7 @@ from ..errors import CaptureError, signals_to, words_of
 from ..read.merge import decoded
 from ..read.open import CaptureFile, open_capture
 from ..session.process_memory import gc_paused
-from .combine import DividedBatch, FrameCounts, MergedAnalyzer, ShareAnalyzer, ShareEnding
+from .combine import DividedBatch, FrameCounts, MergedAnalyzer, ShareAnalyzer
 
 Parts = list[bytes | bytearray | memoryview]
 
@@ -478,7 +478,9 @@ class Division:
 
     def finish(self) -> RpcTable:
         """Those that end with the capture."""
-        return self._analyzer.finish_divided(self._endings(), self._data)
+        return self._analyzer.finish_divided(
+            [self._take(inbox, number) for number, inbox in enumerate(self._workers, 1)], self._data
+        )
 
     def close(self) -> None:
         """End the processes, whatever they do."""
@@ -493,9 +495,6 @@ class Division:
     def _stop(self) -> None:
         with suppress(OSError):
             os.kill(self._children[-1], signal.SIGUSR1)
-
-    def _endings(self) -> list[ShareEnding]:
-        return [self._take(inbox, number) for number, inbox in enumerate(self._workers, 1)]
 
     def _take(self, inbox: Inbox, worker: int) -> Any:
         """What a process sent; raises what it could not do."""

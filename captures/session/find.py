@@ -208,8 +208,7 @@ def segment_steps(rpc: Rpc, session: Session) -> list[Step]:
                 continue
         if waiting is not None:
             for segment in segments(waiting, first, int(waiting.rows["number"][-1])):
-                connection = segment.connection
-                if connection is None or connection.number != rpc.connection.number:
+                if segment.connection.number != rpc.connection.number:
                     continue
                 if segment.frame > last:
                     lingered += 1
@@ -245,10 +244,9 @@ class Carried:
 
     def by(self, segment: IwarpSegment) -> bool:
         """Whether a segment carries some of it."""
-        connection, sender = segment.connection, segment.sender
-        if connection is None or connection.number != self._number:
+        if segment.connection.number != self._number:
             return False
-        return any(part.fpdu is not None and self._is_mine(part.fpdu, sender) for part in segment.parts)
+        return any(part.fpdu is not None and self._is_mine(part.fpdu, segment.sender) for part in segment.parts)
 
     def _is_mine(self, fpdu: Fpdu, sender: int) -> bool:
         if fpdu.opcode in self._codes.SENDS:

@@ -103,13 +103,11 @@ class TsharkInput(Closing):
 
     Attributes:
         path: what tshark is to read.
-        copied: frames in the temporary file.
     """
 
     def __init__(self, paths: Sequence[str]) -> None:
         """``paths`` of one capture, as for ``open_captures``.  Raises CaptureError where it cannot be opened."""
         self.path = paths[0]
-        self.copied = 0
         self._copy: BinaryIO | None = None
         self._ending = ExitStack()
         self._writer: PcapngWriter | None = None
@@ -138,7 +136,6 @@ class TsharkInput(Closing):
             if self._writer is None or link_type != self._link_type:
                 self._writer, self._link_type = PcapngWriter(self._copy, link_type), link_type
             self._writer.write(max(0, time), frame, original)
-        self.copied += len(batch)
 
     def finish(self) -> None:
         """All frames were added."""

@@ -26,8 +26,6 @@ class CharacteristicKind(NamedTuple):
     """A row of Table 1 (xcharext-02, 3)."""
 
     name: str
-    constant: str
-    """Its name in the XDR."""
     type: str
     """'uint32', 'bool' or 'enum'."""
     default: int | bool
@@ -38,11 +36,10 @@ class CharacteristicKind(NamedTuple):
 
 
 CHARACTERISTICS = {
-    XCHAR_RBSIZ: CharacteristicKind("Receive Buffer Size", "XCHAR_RBSIZ", "uint32", 4096, "3.1"),
-    XCHAR_REQREMINV: CharacteristicKind("Requester Remote Invalidation", "XCHAR_REQREMINV", "bool", False, "3.2"),
+    XCHAR_RBSIZ: CharacteristicKind("Receive Buffer Size", "uint32", 4096, "3.1"),
+    XCHAR_REQREMINV: CharacteristicKind("Requester Remote Invalidation", "bool", False, "3.2"),
     XCHAR_BRS: CharacteristicKind(
         "Backward Request Support",
-        "XCHAR_BRS",
         "enum",
         BKREQSUP_INLINE,
         "3.3",

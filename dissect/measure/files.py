@@ -382,20 +382,12 @@ class FileCall(NamedTuple):
     """What files are told of an RPC."""
 
     number: int
-    server: str
-    """Addresses."""
-    client: str
-    version: int
-    """Of NFS or MOUNT."""
-    minor_version: int | None
     begin: int
     """Nanoseconds: first packet of the call."""
     end: int | None
     """Last packet of the reply; None without one."""
     first_frame: int
     last_frame: int
-    latency: int | None
-    """Nanoseconds."""
 
 
 class FileUses(NamedTuple):
@@ -428,20 +420,13 @@ class FileUses(NamedTuple):
 
 def _call(table: RpcTable, row: int) -> FileCall:
     rpc = table.rows[row]
-    names, caller = table.names.procedures[rpc["procedure"]], int(rpc["caller"])
-    ends = table.conversation(int(rpc["connection"])).connection.endpoints
-    replied, latency = int(rpc["reply_frame"]), int(rpc["latency"])
+    replied = int(rpc["reply_frame"])
     return FileCall(
         int(rpc["number"]),
-        ends[1 - caller].address,
-        ends[caller].address,
-        names.version or 0,
-        names.minor_version,
         int(rpc["call_time"]),
         int(rpc["reply_end"]) if replied else None,
         int(rpc["call_frame"]),
         replied or int(rpc["call_last_frame"]),
-        None if latency < 0 else latency,
     )
 
 

@@ -156,10 +156,8 @@ class NfsStateHistory:
         self.security = GssContexts()
         self.pnfs = DataServers(counts=True)
         """To be given the RPCs by who feeds the analyzer."""
-        self.compounds = 0
-        """NFSv4 COMPOUNDs and callbacks."""
         self.undecoded = 0
-        """Of them, those that change state and could not be decoded to their end."""
+        """COMPOUNDs that change state and could not be decoded to their end."""
         self.last_time = 0
         self._queue: list[StateEvent] = []
         self._row_batches: list[tuple[Rows, RpcRows]] = []
@@ -359,7 +357,6 @@ class NfsStateHistory:
             renewing = take(chosen, done[clients == number])
             self.table.numbered(number).renew_often(renewing["reply_end"], renewing["reply_frame"])
         more = done[compounds.notable[which[done]]]
-        self.compounds += len(done) - len(more)
         left = ~mine
         taken[more] = False
         left[mine] = ~taken
@@ -384,7 +381,6 @@ class NfsStateHistory:
         """``session``: where its slot was taken already."""
         kind, changes = row.kind, row.changes
         session = asked.session if asked is not None else session
-        self.compounds += 1
         if asked is not None:
             self._answer(asked, row.reply_end, row.reply_frame, row.result, kind.operations, row.status)
         if changes is not None or kind.renews or row.status in STATUSES:
@@ -440,7 +436,6 @@ class NfsStateHistory:
             if asked is not None:
                 asked.table.answered(asked.use, time, None)
             return
-        self.compounds += 1
         messages = RpcMessages(rpc)
         callback = kind.callback
         if asked is None and (rpc.minor_version or callback) and rpc.call.header.procedure == RDMA_NOMSG:

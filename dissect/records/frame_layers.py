@@ -33,7 +33,7 @@ def mpa_layers(data: bytes, segment: IwarpSegment) -> Iterator[Any]:
 
     if segment.mark:
         yield Words(f"TCP: {segment.mark}", {"mark": segment.mark})
-    port = None if segment.connection is None else segment.connection.service_port
+    port = segment.connection.service_port
     for part in segment.parts:
         start = segment.payload + part.at
         wire = data[start : start + part.length]
@@ -42,7 +42,7 @@ def mpa_layers(data: bytes, segment: IwarpSegment) -> Iterator[Any]:
         if part.before or not wire or (part.fpdu is None and part.mpa is None and part.fault != WRONG_CRC):
             continue
         if segment.unit == RECORD:
-            mark = 0 if segment.connection is not None and segment.connection.transport == "UDP" else 4
+            mark = 0 if segment.connection.transport == "UDP" else 4
             if mark:
                 yield RecordMark(wire[:mark])
             if part.fpdu is not None and not part.fpdu.place:

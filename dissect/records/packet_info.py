@@ -323,8 +323,7 @@ def segment_shown(segment: IwarpSegment, owner: Owner) -> Shown:
     protocol = next((name for name in (*ranked, "RPCoRDMA", RPC, MPA, DDP) if name in names), TCP)
     ends = [word for flag, word in ((FIN, "FIN"), (RST, "RST"), (SYN, "SYN")) if segment.flags & flag]
     info = " | ".join(info for _, info in shown) + (f" [{', '.join(ends)}]" if ends else "")
-    connection = segment.connection
-    return protocol, f"{mark}{info} conn {connection.number}" if connection is not None else mark + info
+    return protocol, f"{mark}{info} conn {segment.connection.number}"
 
 
 def tcp_info(segment: IwarpSegment) -> str:
@@ -334,8 +333,7 @@ def tcp_info(segment: IwarpSegment) -> str:
     if segment.relative_ack is not None:
         info += f" Ack={segment.relative_ack}"
     info += f" Win={segment.window}" + ("" if segment.scaled else " (unscaled)") + f" Len={segment.length}"
-    connection = segment.connection
-    return info if connection is None else f"{info} conn {connection.number}"
+    return f"{info} conn {segment.connection.number}"
 
 
 def part_shown(part: Part, segment: IwarpSegment, owner: Owner) -> Shown:
@@ -488,17 +486,14 @@ class SegmentLines:
             yield segment, protocol, info, tuple(rpcs)
 
     def _owner_of(self, fpdu: Fpdu, segment: IwarpSegment, rpcs: dict[int, None]) -> tuple[Shown | None, str]:
-        connection = segment.connection
-        if connection is None:
-            return None, ""
-        number, sender = connection.number, segment.sender
+        number, sender = segment.connection.number, segment.sender
         if fpdu.opcode in codes.SENDS:
             known = self._sends.get((number, sender, fpdu.msn & 0xFFFFFF))
             if known is not None:
                 shown, rpc = known
                 rpcs[rpc] = None
                 return (shown, "") if fpdu.last else (None, f"RPC {rpc}")
-            conversation = self._analyzer.conversation(connection)
+            conversation = self._analyzer.conversation(segment.connection)
             if conversation.carries_rpc and fpdu.last and not fpdu.place:
                 data = fpdu.payload()
                 shown = alone_shown(memoryview(data), 0, len(data), fpdu.length, fpdu.last_frame, conversation)
@@ -530,9 +525,8 @@ def _sent(number: int, message: Message) -> tuple[int, int, int]:
 
 def segment_fields(segment: IwarpSegment, rpcs: tuple[int, ...]) -> Record:
     """A segment as JSON, beside what every packet has."""
-    connection = segment.connection
     return {
-        "connection": None if connection is None else connection.number,
+        "connection": segment.connection.number,
         "source_port": segment.source_port,
         "destination_port": segment.destination_port,
         "seq": segment.seq,

@@ -15,7 +15,6 @@ from ..measure.statistics import (
     Procedure,
     ProcedureKey,
     SlowRpc,
-    TransferTotals,
     connection_counts,
     undecoded,
 )
@@ -703,19 +702,6 @@ def unanswered_fields(latency: Distribution | None) -> Record | None:
     )
 
 
-def transfer_record(way: str, transfer: TransferTotals) -> Record:
-    return record(
-        "transfer",
-        way=way.replace(" ", "_"),
-        messages=transfer.messages,
-        chunks=transfer.chunks,
-        segments=transfer.segments,
-        advertised=transfer.advertised,
-        transferred=transfer.transferred,
-        unused_chunks=transfer.unused,
-    )
-
-
 def slowest_record(rank: int, slow: SlowRpc) -> Record:
     return record(
         "slowest",
@@ -734,15 +720,6 @@ def slowest_record(rank: int, slow: SlowRpc) -> Record:
         latency=latency_fields(slow.latency),
         waiting_ns=slow.waiting,
     )
-
-
-def undecoded_record(what: str, reason: str, count: int) -> Record:
-    """``what`` is counted: 'frames', 'packets', 'rpcs'."""
-    return record("undecoded", what=what, reason=reason, count=count)
-
-
-def histogram_record(low: int, high: int, count: int) -> Record:
-    return record("histogram", low_ns=low, high_ns=high, rpcs=count)
 
 
 def throughput_record(seconds: float, bins: list[Bin]) -> Record:
@@ -786,15 +763,24 @@ def report_records(facts: Facts, analyzer: Analyzer, diagnosis: Diagnosis, filte
         yield procedure_record(procedure)
     yield from host_procedure_records(facts.hosts)
     for way, transfer in statistics.transfers.items():
-        yield transfer_record(way, transfer)
+        yield record(
+            "transfer",
+            way=way.replace(" ", "_"),
+            messages=transfer.messages,
+            chunks=transfer.chunks,
+            segments=transfer.segments,
+            advertised=transfer.advertised,
+            transferred=transfer.transferred,
+            unused_chunks=transfer.unused,
+        )
     for rank, slow in enumerate(statistics.slowest(), 1):
         yield slowest_record(rank, slow)
     for low, high, number in statistics.histogram():
-        yield histogram_record(low, high, number)
+        yield record("histogram", low_ns=low, high_ns=high, rpcs=number)
     if statistics.calls:
         yield throughput_record(*statistics.timeline.intervals(THROUGHPUT_BINS))
     for what, reason, number in undecoded(analyzer, statistics, error):
-        yield undecoded_record(what, reason, number)
+        yield record("undecoded", what=what, reason=reason, count=number)
 
 
 INTERVALS = 100

@@ -421,10 +421,7 @@ class IwarpHealth:
     # Results
 
     def _sent_by(self, sender: int) -> TcpRetransmissions:
-        return self._direction_of(sender).stream.retransmissions
-
-    def _direction_of(self, sender: int) -> IwarpDirection:
-        return self.directions[self._number_of(sender)]
+        return self.directions[self._number_of(sender)].stream.retransmissions
 
     def _number_of(self, sender: int) -> int:
         return int(self.directions[0].sender != sender)

@@ -121,7 +121,7 @@ def test_what_stands_before_the_problem_is_kept() -> None:
 
 
 def test_a_new_characteristic_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
-    row = CharacteristicKind("Shoe Size", "XCHAR_SHOE", "enum", 1, "9.1", {0: "SHOE_SMALL", 1: "SHOE_LARGE"})
+    row = CharacteristicKind("Shoe Size", "enum", 1, "9.1", {0: "SHOE_SMALL", 1: "SHOE_LARGE"})
     monkeypatch.setitem(CHARACTERISTICS, 9, row)
     item = interpret(9, words(0))
     assert (item.name, item.value, item.words, item.problem) == ("Shoe Size", 0, "SHOE_SMALL", "")
