@@ -227,6 +227,11 @@ class GssCredential(NamedTuple):
     service: int
 
 
+def credential_of(service: int, sequence: int) -> GssCredential | None:
+    """The credential with this service, to which ``procedure << 8`` is added; None for 0 and less."""
+    return GssCredential(1, service >> 8, sequence, service & 0xFF) if service > 0 else None
+
+
 class CallHeader(NamedTuple):
     xid: int
     rpc_version: int

@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 
 from ..arrays import Int64s, coded_keys, take
 from ..frames import Place
-from ..layers.oncrpc_codes import RPCSEC_GSS_DATA
 from ..layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
 from ..named_tuple import NamedTuple
-from ..onc.rpc_header import GssCredential
+from ..onc.rpc_header import GssCredential, credential_of
 from ..onc.shapes.decode_cache import caller
 from ..rpcrdma.messages import Message
 from ..rpcrdma.rpc_table import FLAG_TRUNCATED, ProcedureNames, RpcTable
@@ -464,10 +463,8 @@ class RpcBatch:
         rows = self.table.only_rows
         mine = rows["gss_service"] > 0
         if mine.any():
-            secured = zip(rows["gss_sequence"][mine].tolist(), rows["gss_service"][mine].tolist(), strict=True)
-            column[self.table.row_places[mine]] = column_of(
-                type, [value(GssCredential(1, RPCSEC_GSS_DATA, sequence, service)) for sequence, service in secured]
-            )
+            secured = map(credential_of, rows["gss_service"][mine].tolist(), rows["gss_sequence"][mine].tolist())
+            column[self.table.row_places[mine]] = column_of(type, [value(gss) for gss in secured if gss is not None])
         return column
 
     def message(self, type: str, side: str, value: Callable[[Message], Any], others: Any, long: Any) -> MaskedArray:

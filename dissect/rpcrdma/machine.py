@@ -355,10 +355,10 @@ def _secured_results(sends: Sends, call: Int64s, reply: Int64s) -> tuple[Int64s,
     read, rows = sends.read, sends.rows
     service, inline = read.service[call], read.words[reply, 3] == RDMA_MSG
     at = read.results[reply] + np.where(service == GSS_INTEGRITY, 8, 0)
-    there = inline & (service != GSS_PRIVACY) & (at + 4 <= rows["payload"][reply] + rows["captured"][reply])
+    there = inline & (service < GSS_PRIVACY) & (at + 4 <= rows["payload"][reply] + rows["captured"][reply])
     results = np.full(len(call), -1)
     results[there] = words_at(sends.data, at[there])
-    return results, (service > 0) & (there | ~inline | (service == GSS_PRIVACY) | (read.refused[reply] > 0))
+    return results, (service > 0) & (there | ~inline | (service >= GSS_PRIVACY) | (read.refused[reply] > 0))
 
 
 def event_ranks(events: Sequence[Event], runs: Sequence[LinkRun]) -> Int64s:

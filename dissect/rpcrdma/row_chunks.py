@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Bytes, Int64s, Rows, big_endian_words, gathered, joined, places, stretches, take, unique, words_at
-from ..layers.oncrpc_codes import GSS_INTEGRITY, GSS_PRIVACY, MSG_ACCEPTED, REPLY, RPCSEC_GSS_DATA, SUCCESS
+from ..layers.oncrpc_codes import GSS_INTEGRITY, GSS_PRIVACY, MSG_ACCEPTED, REPLY, SUCCESS
 from ..layers.rpcrdma_codes import RDMA_NOMSG
 from ..named_tuple import NamedTuple
 from ..onc import binding
-from ..onc.rpc_header import MAX_AUTH, GssCredential
+from ..onc.rpc_header import MAX_AUTH, credential_of
 from ..transport.operations import Operation
 from ..transport.runs import TRANSFER, TransferOperations, TransferRun
 from .chunk_columns import ChunkColumns, ranges
@@ -203,7 +203,7 @@ class RowChunks:
         size = words[:, 4].clip(0, MAX_AUTH) + 3 & -4
         quick &= (words[:, 0] == xids) & (words[:, 1:3] == (REPLY, MSG_ACCEPTED)).all(axis=1)
         quick &= np.where(service > 0, words[:, 4] <= MAX_AUTH, words[:, 3] | words[:, 4] == 0)
-        quick &= (begins >= _REPLY_BYTES + size + wrapped) & (service != GSS_PRIVACY)
+        quick &= (begins >= _REPLY_BYTES + size + wrapped) & (service < GSS_PRIVACY)
         place = np.where(quick, offsets + size, 0)
         quick &= words_at(self._data, place + 20) == SUCCESS
         self._results[long[quick]] = words_at(self._data, place + 24 + wrapped)[quick]
@@ -224,7 +224,7 @@ class RowChunks:
             at = int(self._packets["payload"][reply])
             start, end = at + int(self._read.header[reply]), at + int(self._packets["captured"][reply])
             length, service = int(returned[rpc]), int(self._read.service[self._call[rpc]])
-            gss = GssCredential(1, RPCSEC_GSS_DATA, 0, service) if service else None
+            gss = credential_of(service, 0)
             result = (
                 binding.reply_items(program, version, procedure, view[start:end], 0, end - start, (length,), gss)
                 if binding.has_binding(program, version)

@@ -39,7 +39,8 @@ objects they are, and get a row when that is wanted.  Columns of ``RpcTable.rows
     call_run, call_row, reply_run, reply_row          int32   row RPCs: where their Sends are
                                   among the runs of Sends of the batch; else -1
     chunks                int32   row RPCs: index into ``RpcRows.chunks``; -1 without chunks, and in others
-    gss_service           int32   row RPCs: service of the RPCSEC_GSS credential; 0 for another one; -1 in others
+    gss_service           int32   row RPCs: of the RPCSEC_GSS credential, for ``credential_of``; 0 for another one;
+                                  -1 in others
     gss_sequence          int64   row RPCs: its sequence number
     unfinished            int8    row RPCs: whether the call is truncated inside the last operation of a COMPOUND,
                                   or before the first; -1 in others
@@ -48,7 +49,7 @@ objects they are, and get a row when that is wanted.  Columns of ``RpcTable.rows
 
 A row RPC has both messages, each version 1 and in one packet, whole in the capture or, without RPCSEC_GSS, truncated
 behind the first words of its RPC message, with its RPC header's XID equal to rdma_xid and a status that was read, if it
-was captured; its state is 'complete' or 'error'; a credential of RPCSEC_GSS is one of data; neither message has
+was captured; its state is 'complete' or 'error'; a credential of RPCSEC_GSS is one of RFC 2203; neither message has
 immediate data, and the call invalidates no handle; nothing is damaged or ambiguous.  It is noted at most where its
 call is truncated, and that its reply has an earlier time, and so is its frame; then it has no latency.  Its call is
 RDMA_MSG, and so is its reply, if that did not come through a Reply chunk.  Its chunks were transferred in full, each by
@@ -70,11 +71,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Bytes, Int64s, Rows, put, some, take, unique
-from ..layers.oncrpc_codes import RPCSEC_GSS_DATA
 from ..layers.rpcrdma_codes import NO_RDMA, RDMA_MSG
 from ..named_tuple import NamedTuple
 from ..onc.compound import ends_inside
-from ..onc.rpc_header import GssCredential
+from ..onc.rpc_header import credential_of
 from ..transport.operations import Operation
 from ..transport.runs import SendRun
 from .chunk_columns import ChunkColumns, LongReply
@@ -548,7 +548,7 @@ def made(source: RpcRows, rows: Rows) -> list[Rpc]:
                 names.version,
                 names.procedure,
                 names.minor_version,
-                GssCredential(1, RPCSEC_GSS_DATA, sequence, service) if service > 0 else None,
+                credential_of(service, sequence),
                 names.operations,
                 names.name,
                 result,

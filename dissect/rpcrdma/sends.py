@@ -23,7 +23,7 @@ from ..layers.oncrpc_codes import (
     REPLY,
     RPC_VERSION,
     RPCSEC_GSS,
-    RPCSEC_GSS_DATA,
+    RPCSEC_GSS_DESTROY,
     SYSTEM_ERR,
 )
 from ..layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
@@ -74,7 +74,7 @@ class SendColumns(NamedTuple):
     results: Int64s
     """Offset of what follows the header of an accepted reply."""
     service: Int64s
-    """Of the RPCSEC_GSS credential of a call, and its sequence number; 0 for none."""
+    """Of the RPCSEC_GSS credential of a call, for ``credential_of``, and its sequence number; 0 for none."""
     sequence: Int64s
     verified: NDArray[np.bool_]
     """A reply with an RPCSEC_GSS verifier."""
@@ -188,15 +188,15 @@ def _clear(rpc: Int64s, there: Int64s, truncated: Int64s) -> None:
 
 
 def _secured(data: Bytes, start: Int64s, rpc: Int64s, call: NDArray[np.bool_]) -> tuple[Int64s, Int64s]:
-    """Service and sequence number of RPCSEC_GSS credentials; calls with others than those of data are none of these."""
+    """Service, for ``credential_of``, and sequence number of RPCSEC_GSS credentials; calls with others are none."""
     service, sequence = np.zeros(len(rpc), np.int64), np.zeros(len(rpc), np.int64)
     rows = (call & (rpc[:, 6] == RPCSEC_GSS)).nonzero()[0]
     if len(rows):
         version, procedure, number, kind = _words_at(data, start[rows] + 32, 4).T
-        right = (rpc[rows, 7] >= 16) & (version == 1) & (procedure == RPCSEC_GSS_DATA)
+        right = (rpc[rows, 7] >= 16) & (version == 1) & (procedure <= RPCSEC_GSS_DESTROY)
         right &= (kind == GSS_NONE) | (kind == GSS_INTEGRITY) | (kind == GSS_PRIVACY)
         call[rows[~right]] = False
-        service[rows[right]], sequence[rows[right]] = kind[right], number[right]
+        service[rows[right]], sequence[rows[right]] = (procedure << 8 | kind)[right], number[right]
     return service, sequence
 
 
@@ -239,10 +239,10 @@ class CallNames:
         """Of the rows ``calls`` the index into ``names.procedures``; -1 for a COMPOUND that is unusual.
 
         ``ends``: of the Sends in ``data``, one for each of these rows; ``reduced``: where a Read chunk took data out,
-        -1 for nowhere.  What RPCSEC_GSS encrypts has no operations, nor what ends before its arguments.  And which
-        are COMPOUNDs that end inside the last of these operations, or before the first.
+        -1 for nowhere.  What RPCSEC_GSS encrypts, or sends for its contexts, has no operations, nor what ends before
+        its arguments.  And which are COMPOUNDs that end inside the last of these operations, or before the first.
         """
-        sealed = (sends.service[calls] == GSS_PRIVACY) | (sends.arguments[calls] < 0)
+        sealed = (sends.service[calls] >= GSS_PRIVACY) | (sends.arguments[calls] < 0)
         unfinished = np.zeros(len(calls), np.bool_)
         called = sends.procedures[calls]
         first, which = distinct(called[:, 0], called[:, 1], called[:, 2])
