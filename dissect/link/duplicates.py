@@ -89,7 +89,8 @@ class Duplicates:
         """Of the last frame."""
         self._looked = self._again = self._turns = 0
         """Packets that were looked for there; of these copies, and copies behind a packet that is none."""
-        self._fresh = False
+        self._copy = True
+        """The last of these was one; before the first nothing is behind a packet that is none."""
         self._earlier: _EarlierPackets | None = None
         """Where they are."""
 
@@ -170,12 +171,12 @@ class Duplicates:
         chosen = places(_mixed_words(words) * _FACTOR >> np.uint32(16) & np.uint32(SAMPLED - 1) == 0)
         sample = _sent(batch, located, words, chosen)
         sample = take(sample, sample["identification"] != 0)
-        self._looked += len(sample)
-        for name, time in zip(sample["hash"].tolist(), sample["time"].tolist(), strict=True):
-            again = time > self._sample.setdefault(name, time)
-            self._again += again
-            self._turns += again and self._fresh
-            self._fresh = not again
+        times, self._looked = sample["time"], self._looked + len(sample)
+        firsts = map(self._sample.setdefault, sample["hash"].tolist(), times.tolist())
+        again = np.append(self._copy, times > np.fromiter(firsts, np.int64, len(sample)))
+        self._again += int(np.count_nonzero(again[1:]))
+        self._turns += int(np.count_nonzero(again[1:] > again[:-1]))
+        self._copy = again[-1]
         # In a capture that was appended to the same, all copies come together.
         if self._turns < LEAST_MERGED or self._again * MERGED_SHARE < self._looked:
             return False
