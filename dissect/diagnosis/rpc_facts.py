@@ -528,13 +528,11 @@ class RpcFacts:
             limit = limits[which, sender]
             needed = HEADER + rows[f"{side}_inline"] + bytes_
             larger = (bytes_ > 0) & (limit < needed) & (needed <= 2 * limit)
-            columns = rows["connection"], sender, limit, rows[f"latency_{part}"], rows["number"], rows["call_frame"]
-            for connection, end, threshold, time, number, frame in zip(
-                *(column[larger].tolist() for column in columns), strict=True
-            ):
-                noted = self.larger[connection, end]
-                noted.threshold = threshold
-                noted.examples.add(time, number, frame)
+            columns = which << 1 | sender, rows[f"latency_{part}"], rows["number"], rows["call_frame"]
+            for place, examples in examples_by(*(column[larger] for column in columns)):
+                noted = self.larger[int(connections[place >> 1]), place & 1]
+                noted.threshold = int(limits[place >> 1, place & 1])
+                noted.examples.join(examples)
 
     def _watch_credits(self, rows: Rows, answered: NDArray[np.bool_]) -> None:
         places = rows["connection"].astype(np.int64) << 1 | rows["caller"]

@@ -377,7 +377,7 @@ def inline_threshold(facts: Facts, limits: Limits) -> Iterator[Cause]:
         or part < limits["latency_share"]
     ):
         return
-    worst = sorted(larger, key=lambda key: -larger[key].examples.total)
+    worst = sorted(larger, key=lambda key: (-larger[key].examples.total, key))
     yield Cause(
         f"{plural(total, 'message')} in chunks would fit twice the inline threshold; RDMA Reads and Writes of"
         f" {duration(saved)} saved",
