@@ -14,7 +14,7 @@ from ..transport.connection import MAX_GAPS, raised
 from . import outcome
 from .conversation import Conversation
 from .listeners import Listener
-from .memory import REORDERED, AdvertisedMemory, reads_closed, unwritten
+from .memory import REORDERED, AdvertisedMemory, doubt_responses, reads_closed, unwritten
 from .messages import Message
 from .missing_calls import (
     SOON,
@@ -716,6 +716,8 @@ class Matching:
 
     def conclude(self, rpc: Rpc) -> None:
         """Settle how an RPC ended, and tell the listener."""
+        if rpc.chunks and any(self.conversation.connection.gaps):
+            doubt_responses(rpc)
         if rpc.call is not None and rpc.reply is not None and not rpc.ambiguous:
             self._doubt_time(rpc)
             self._doubt_again(rpc)

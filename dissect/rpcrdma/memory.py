@@ -460,3 +460,14 @@ def reads_closed(rpc: Rpc) -> bool:
                     if not operation.closed:
                         return False
     return True
+
+
+def doubt_responses(rpc: Rpc) -> None:
+    """Take back the RDMA Reads whose responses may be those of later ones: a reply shows what its sender had read."""
+    replied = 0 if rpc.reply is None else rpc.reply.operation.first_frame
+    for chunk in rpc.chunks:
+        for use in chunk.segments:
+            doubted = tuple(operation for operation in use.operations if operation.doubted > replied)
+            if doubted:
+                use.doubtful += doubted
+                use.operations[:] = [operation for operation in use.operations if operation not in doubted]

@@ -101,7 +101,7 @@ def _is_whole(operation: Operation) -> bool:
         and operation.closed
         and operation.start_known
         and operation.end_known
-        and not (operation.contradicted or operation.reused)
+        and not (operation.contradicted or operation.reused or operation.doubted)
     )
 
 

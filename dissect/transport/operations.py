@@ -213,6 +213,9 @@ class Operation:
     """False while bytes may still come (a Read whose responses are outstanding)."""
     position: int = 0
     """iWARP: where it begins in the TCP stream of its initiator."""
+    doubted: int = 0
+    """iWARP: a Read of which the response may be that of a later one to the same sink, whose request is not in the
+    capture, unless a reply behind this frame shows that its initiator had not done with it; 0: it is its own."""
 
     def contradict(self, contradictions: Mapping[int, int]) -> None:
         """Frames of it, and those that retransmit the same with other bytes."""

@@ -137,6 +137,8 @@ class IwarpConnection(Connection):
     options = True
     mulpdu = 1400
     recorded = True
+    sink: Segment | None = None
+    """The memory that the responses to every Read go to; None: each has its own."""
 
     # Set-up and its end
 
@@ -229,7 +231,7 @@ class IwarpConnection(Connection):
     ) -> Operation:
         op = self._operation(sender, "read", data, handle, address, places)
         op.msn = self._next(sender, READ_QUEUE)
-        (sink,) = self.register(max(1, len(data)))
+        sink = self.sink or self.register(max(1, len(data)))[0]
         self.wire.sinks[op.number] = sink
         header = mpa.untagged(mpa.READ_REQUEST, READ_QUEUE, op.msn, 0, True)
         body = mpa.read_request(sink.handle, sink.offset, len(data), handle, address)

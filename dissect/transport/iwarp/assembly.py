@@ -17,9 +17,11 @@ from ...named_tuple import NamedTuple
 from ...percentiles import Samples
 from ...serial import TCP_SEQUENCE
 from .. import operations
+from ..connection import AT_END, overlapping
 from ..operations import Kind, Operation, Payload
 from ..runs import SEND_ONLY, SEND_ONLY_INVALIDATE, TRANSFER, Run, SendRun, TransferRun
 from .fpdus import Fpdus
+from .stream import ByteStream
 
 Runs = list[tuple[int, Bytes, Rows]]
 """``(place, data, STRETCH rows)``."""
@@ -288,6 +290,10 @@ def decode_terminate(body: bytes, fragment: Fragment, sender: int) -> TerminateM
 
 MAX_OPEN = 4096
 """More RDMA Reads than this cannot be outstanding; the oldest are given up."""
+REQUEST_BYTES = 52
+"""Of an FPDU with a Read Request, at least."""
+MAX_SINKS = 64
+"""The last Reads, among which one sink twice tells of an end that uses few of them in turn."""
 MAX_EARLY = 64
 """Responses that wait for a request which a capture may show behind them."""
 
@@ -295,11 +301,12 @@ MAX_EARLY = 64
 class _OutstandingRead:
     """An RDMA Read whose responses are not all there."""
 
-    __slots__ = ("end", "operation", "reached", "seen", "sink_stag", "sink_to")
+    __slots__ = ("ack", "end", "operation", "reached", "seen", "sink_stag", "sink_to")
 
-    def __init__(self, operation: Operation, end: int, sink_stag: int, sink_to: int) -> None:
-        """``end``: sequence number behind the request."""
-        self.operation, self.end, self.sink_stag, self.sink_to = operation, end, sink_stag, sink_to
+    def __init__(self, operation: Operation, end: int, ack: int, sink_stag: int, sink_to: int) -> None:
+        """``end``: sequence number behind the request, which acknowledges ``ack``."""
+        self.operation, self.end, self.ack = operation, end, ack
+        self.sink_stag, self.sink_to = sink_stag, sink_to
         self.seen = IntervalSet()
         self.reached = 0
 
@@ -307,12 +314,22 @@ class _OutstandingRead:
 class OutstandingReads:
     """The RDMA Reads that one end issued, in order, and the responses of the other end."""
 
-    def __init__(self) -> None:
+    def __init__(self, requests: ByteStream) -> None:
+        """``requests``: what the end that issues them sends."""
+        self.requests = requests
+        self.responses: ByteStream | None = None
+        """What the other end sends."""
         self.open: deque[_OutstandingRead] = deque()
         self._by_sink: dict[int, deque[_OutstandingRead]] = {}
         """The same by STag of the sink."""
         self.gap = False
         """Bytes of the responses were not captured since the last that fitted."""
+        self._sinks: deque[tuple[int, int]] = deque(maxlen=MAX_SINKS)
+        """STag and Tagged Offset of the last."""
+        self.reused = False
+        """Of those one was used twice."""
+        self._doubted: deque[Operation] = deque(maxlen=MAX_SINKS)
+        """The last Reads whose responses may be those of later ones."""
         self.early: deque[tuple[Fragment, Runs]] = deque(maxlen=MAX_EARLY)
         """Responses to no Read that was seen so far."""
         self.max_open = 0
@@ -320,11 +337,16 @@ class OutstandingReads:
         self.delay = Samples()
         """From a request to the first of its response."""
 
-    def issue(self, operation: Operation, end: int, sink_stag: int, sink_to: int) -> None:
-        """Add a Read whose request ends at position ``end``."""
+    def issue(self, operation: Operation, end: int, ack: int, sink_stag: int, sink_to: int) -> None:
+        """Add a Read whose request ends at position ``end`` and acknowledges ``ack``."""
         operation.closed = False
-        read = _OutstandingRead(operation, end, sink_stag, sink_to)
+        read = _OutstandingRead(operation, end, ack, sink_stag, sink_to)
         self.open.append(read)
+        if not self.reused and (sink_stag, sink_to) in self._sinks:
+            self.reused = True
+            for doubted in self._doubted:
+                doubted.doubted = AT_END
+        self._sinks.append((sink_stag, sink_to))
         self._by_sink.setdefault(sink_stag, deque()).append(read)
         self.max_open = max(self.max_open, len(self.open))
         if len(self.open) > MAX_OPEN:
@@ -367,8 +389,11 @@ class OutstandingReads:
             self._close_oldest()
         if self.gap and fragment.place > read.sink_to + read.reached and len(fitting) > 1:
             return None
-        self.gap = False
         operation = read.operation
+        if self.gap and self._may_be_later(read, fragment):
+            operation.doubted = AT_END if self.reused else fragment.first_frame
+            self._doubted.append(operation)
+        self.gap = False
         if not read.reached:
             self.delay.add(np.array([max(0, fragment.first_time - operation.first_time)]))
         at = fragment.place - read.sink_to
@@ -386,6 +411,25 @@ class OutstandingReads:
         if fragment.last or read.reached >= operation.length:
             self._close_oldest()
         return operation
+
+    def _may_be_later(self, read: _OutstandingRead, fragment: Fragment) -> bool:
+        """Whether its own response and the request of a later Read to its sink may be missing before a response."""
+        assert self.responses is not None
+        begin = TCP_SEQUENCE.unwrap(fragment.start, read.ack)
+        answers = overlapping(self.responses.gaps, begin, fragment.start)
+        missing = sum(min(gap.end, fragment.start) - max(gap.start, begin) for gap in answers)
+        if missing < read.operation.length:
+            return False
+        last = read
+        for later in self.open:
+            # None is missing between requests that are numbered in turn.
+            if later.operation.psn == (last.operation.psn + 1) & 0xFFFFFF:
+                last = later
+        received = TCP_SEQUENCE.unwrap(last.end, fragment.ack)
+        unseen = [(gap.start, gap.end) for gap in self.requests.gaps]
+        if self.requests.next is not None:
+            unseen.append((self.requests.next, received))
+        return any(min(end, received) - max(start, last.end) >= REQUEST_BYTES for start, end in unseen)
 
     def give_up(self) -> None:
         """No more responses will come."""
@@ -407,6 +451,7 @@ class MessageAssembly:
         self.sender = sender
         self.mine = mine
         self.theirs = theirs
+        theirs.responses = mine.requests
         self.partial: dict[int, tuple[Fragment, Operation]] = {}
         """By group: the message that is not complete, its last fragment, what there is of it."""
         self.terminates: list[TerminateMessage] = []
@@ -540,7 +585,7 @@ class MessageAssembly:
         operation = self._single(Kind.READ, fragment, request.length, request.source_stag, request.source_to)
         if request.length:
             end = int(fpdus.rows["stop"][fragment.first])
-            self.mine.issue(operation, end, request.sink_stag, request.sink_to)
+            self.mine.issue(operation, end, fragment.ack, request.sink_stag, request.sink_to)
         return operation
 
     def _single(self, kind: Kind, fragment: Fragment, length: int, handle: int, address: int) -> Operation:

@@ -48,7 +48,7 @@ class IwarpDirection:
     def __init__(self, framing: Framing) -> None:
         self.stream = ByteStream()
         self.framing = framing
-        self.reads = OutstandingReads()
+        self.reads = OutstandingReads(self.stream)
         """Those that its sender issued."""
         self.assembly: MessageAssembly | None = None
         """None before it is known which end is the active side."""

@@ -12,7 +12,7 @@ import pytest
 from playbook import Capture, Connection, Wire, call, fetch, nfs3, reply
 from playbook.iwarp import IwarpCapture, IwarpWire
 from playbook.judge import Finding, analyze, judge
-from playbook.wire import Segment, TrueRpc
+from playbook.wire import Operation, Segment, TrueRpc
 
 SIZE = 2000
 Shape = Callable[[Connection, Sequence[Segment], bytes], None]
@@ -139,3 +139,87 @@ def test_bunched_frames_of_two_interfaces(transport: str, shape: str, count: int
     for step in (0, 33):
         rpcs = findings(wire, bunched(wire, sent(wire), count, first), step)
         assert {one.rpc.state for one in rpcs.values()} == {"complete"}
+
+
+def write_to_one_sink(order: str, count: int) -> IwarpWire:
+    """WRITEs whose data a server with one buffer reads; the calls come 'in turn', 'at once', or it replies 'late'."""
+    wire = IwarpWire()
+    connection = wire.connect()
+    (connection.sink,) = connection.register(500)
+    rpcs = []
+    for number in range(count):
+        data = bytes((number * 31 + at * 7) & 0xFF for at in range(500))
+        rpcs.append(call(connection, nfs3.write(0, data), reads={0: connection.register(500)}))
+        if order == "in turn":
+            fetch(rpcs[-1])
+            reply(rpcs[-1], nfs3.write_reply(500))
+    for rpc in () if order == "in turn" else rpcs:
+        fetch(rpc)
+        if order == "at once":
+            reply(rpc, nfs3.write_reply(500))
+    for rpc in rpcs if order == "late" else ():
+        reply(rpc, nfs3.write_reply(500))
+    return wire
+
+
+def without_of_sender(wire: Wire, gone: set[tuple[int, int]]) -> Sent:
+    """But for what an end sent of an Operation."""
+    whole = captured(wire, sent(wire))
+    return [
+        one
+        for frame, one in enumerate(sent(wire), 1)
+        if gone.isdisjoint((operation, one.sender) for operation in whole.operations(frame))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("order", "count", "most", "step"),
+    [("in turn", 2, 3, 0), ("in turn", 2, 2, 1), ("at once", 2, 2, 0), ("in turn", 3, 2, 0), ("late", 3, 2, 0)],
+)
+def test_responses_to_one_sink_are_not_those_of_other_reads(order: str, count: int, most: int, step: int) -> None:
+    wire = write_to_one_sink(order, count)
+    halves = [(number, sender) for true in wire.truth for number in true.operations for sender in (0, 1)]
+    messages = [
+        (number, sender)
+        for true in wire.truth
+        for number, sender in ((true.call_operation, 0), (true.reply_operation, 1))
+    ]
+    for missing in range(1, most + 1):
+        for gone in combinations(halves + messages, missing):
+            # Of a server that replies late two requests at least tell that it has one sink.
+            if order != "late" or sum(half in halves and half[1] == 1 for half in gone) <= count - 2:
+                findings(wire, without_of_sender(wire, set(gone)), step)
+
+
+@pytest.mark.parametrize("step", [0, 1])
+def test_a_read_whose_response_may_be_that_of_a_missing_one_is_undecidable(step: int) -> None:
+    wire = write_to_one_sink("in turn", 2)
+    first, second = (number for true in wire.truth for number in true.operations)
+    rpcs = findings(wire, without_of_sender(wire, {(first, 0), (second, 1)}), step)
+    assert (rpcs[0].rpc.state, rpcs[0].rpc.contents) == ("undecidable", "undecidable")
+    assert rpcs[1].rpc.state == "damaged"
+
+
+@pytest.mark.parametrize("kept", range(3))
+def test_reads_of_an_extract_are_whole(kept: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests and responses of other RPCs are missing beside them, to sinks of their own."""
+    wire = IwarpWire()
+    connection = wire.connect()
+    rpcs = [call(connection, nfs3.write(0, bytes([n]) * 500), reads={0: connection.register(500)}) for n in range(3)]
+    asked: list[Operation] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(connection, "read_responses", asked.append)
+        for rpc in rpcs:
+            fetch(rpc)
+    for operation in asked:
+        connection.read_responses(operation)
+    for rpc in rpcs:
+        reply(rpc, nfs3.write_reply(500))
+    mine, whole = set[int]().union(*parts(wire.truth[kept]).values()), captured(wire, sent(wire))
+    packets = [
+        one
+        for frame, one in enumerate(sent(wire), 1)
+        if frame <= HANDSHAKE[True] or not mine.isdisjoint(whole.operations(frame))
+    ]
+    (found,) = findings(wire, packets).values()
+    assert (found.rpc.state, found.rpc.contents) == ("complete", "whole")
