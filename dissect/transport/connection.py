@@ -67,6 +67,7 @@ Pair = tuple[int, int]
 """A count for each endpoint.  Most are zero in most connections, which then share one."""
 NONE_OF_EITHER = 0, 0
 REFUSED = "RST in answer to the SYN"
+UNANSWERED = "no answer to "
 _CLOSED = re.compile("^(DREQ|FIN|RST) from the (client|server)")
 
 
@@ -162,7 +163,7 @@ class Connection:
     last_time: int = 0
     ended_by: str = ""
     """'DREQ', 'REJ (reason)', 'FIN from the client', 'RST …', 'Terminate (…)', 'MPA reject',
-    ``REFUSED``, ''."""
+    ``REFUSED``, ``UNANSWERED`` and what was sent in vain: '3 REQs', '2 SYNs'; ''."""
     ended_time: int = 0
     """Nanoseconds; of the DREQ, 0 where none was seen."""
     packets: Pair = NONE_OF_EITHER
@@ -240,6 +241,11 @@ class Connection:
     def refused(self) -> bool:
         """An end refused it, and nothing was transferred."""
         return self.ended_by.startswith(("REJ", "MPA reject", REFUSED)) and not any(self.bytes)
+
+    @property
+    def unanswered(self) -> bool:
+        """An end asked for it again and again, and the capture has no answer."""
+        return self.ended_by.startswith(UNANSWERED)
 
     @property
     def of_tcp(self) -> bool:

@@ -6,7 +6,7 @@ import ipaddress
 import struct
 from dataclasses import dataclass
 
-REQ, REJ, REP, RTU, DREQ, DREP = 0x10, 0x12, 0x13, 0x14, 0x15, 0x16
+REQ, MRA, REJ, REP, RTU, DREQ, DREP = 0x10, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16
 DETH = struct.pack(">II", 0x80010000, 1)
 
 MTU_CODES = {256: 1, 512: 2, 1024: 3, 2048: 4, 4096: 5}

@@ -174,6 +174,12 @@ def nothing_listens(wire: Wire) -> list[Packet]:
     return wire.packets
 
 
+@_trouble("connections-unanswered")
+def nothing_answers(wire: Wire) -> list[Packet]:
+    wire.connect()
+    return [replace(wire.packets[0], time=wire.packets[0].time + seconds * 4_000 * MILLISECOND) for seconds in range(5)]
+
+
 @_trouble("host-silent")
 def server_gone(wire: Wire) -> list[Packet]:
     """A server dies with two calls on each of two connections, and the client tries on for 40 seconds."""

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from ...onc.rpc_header import procedure_label
 from ...rpcrdma.conversation import ENDS, Conversation
 from ...rpcrdma.unanswered import service_of
-from ...transport.connection import REFUSED, Connection, ending_words
-from ...units import duration, moment, percent, plural, size
+from ...transport.connection import REFUSED, UNANSWERED, Connection, ending_words
+from ...units import duration, moment, percent, plural, size, with_port
 from ..facts import Cause, Facts, Limits, Severity, detector, label
 from ..rpc_facts import Unanswered
 
@@ -295,6 +295,56 @@ def connections_refused(facts: Facts, limits: Limits) -> Iterator[Cause]:
         (),
         tuple(connection.first_frame for connection in refused[:5]),
     )
+
+
+@detector(
+    "connections-unanswered",
+    "Connection requests without an answer",
+    Severity.PROBLEM,
+    "repeated REQs and SYNs, and the answers that the capture has to them",
+    {"least_requests": (2, "times that a client asked one server")},
+    (
+        "whether that server is up: its console, its power, its port",
+        "whether something between them drops requests: a firewall, a VLAN, UDP port 4791 of RoCE",
+        "a capture at the server: whether the requests arrive, and whether it answers",
+    ),
+)
+def connections_unanswered(facts: Facts, limits: Limits) -> Iterator[Cause]:
+    """A client asked for a connection again and again, and nothing answered, not even a rejection: the server is down,
+    or requests or answers do not get through.
+    """
+    asked: dict[tuple[str, str, int | None], list[Connection]] = defaultdict(list)
+    for conversation in facts.conversations:
+        connection = conversation.connection
+        if connection.unanswered:
+            client, server = (end.address for end in connection.endpoints)
+            asked[client, server, connection.service_port].append(connection)
+    for (client, server, port), connections in asked.items():
+        sent = [connection.ended_by.removeprefix(UNANSWERED).split() for connection in connections]
+        count, since = sum(int(many) for many, _ in sent), min(connection.first_time for connection in connections)
+        if count < limits["least_requests"]:
+            continue
+        waited = duration(max(connection.last_time for connection in connections) - since)
+        spoke = any(
+            facts.healths[conversation.connection.number].directions[end].last_time
+            for conversation in facts.conversations
+            for end, host in enumerate(conversation.connection.endpoints)
+            if host.address == server
+        )
+        yield Cause(
+            f"{client} asked {with_port(server, port)} for {plural(len(connections), 'connection')}: no answer to"
+            f" {count} {sent[0][1]} in {waited}, from {moment(since)[11:19]} UTC on",
+            count,
+            None,
+            "",
+            since,
+            tuple(f"{facts.ends(connection.number)}: {connection.ended_by}" for connection in connections[:3]),
+            tuple(connection.number for connection in connections),
+            (),
+            tuple(connection.first_frame for connection in connections[:5]),
+            0.9 if spoke else 0.7,
+            () if spoke else (f"nothing that {server} sent is in the capture, which may have one direction only",),
+        )
 
 
 def _stopped_listening(facts: Facts, served: Connection, refused: Connection) -> str:

@@ -396,7 +396,7 @@ def unequal_connections(facts: Facts, limits: Limits) -> Iterator[Cause]:
     ends: dict[tuple[str, str, int | None], list[int]] = defaultdict(list)
     for conversation in facts.conversations:
         connection = conversation.connection
-        if conversation.carries_rpc and not connection.refused:
+        if conversation.carries_rpc and not (connection.refused or connection.unanswered):
             client, server = connection.endpoints
             ends[client.address, server.address, connection.service_port].append(connection.number)
     for numbers in ends.values():

@@ -18,7 +18,7 @@ from ...link.addresses import AddressTable
 from ...link.tcp import ACK, RST, SYN, verify_checksums
 from ...named_tuple import NamedTuple
 from ...serial import TCP_SEQUENCE
-from ..connection import BY_TCP, Registry
+from ..connection import AT_END, BY_TCP, REFUSED, UNANSWERED, Registry
 from ..operations import Operation
 from ..rc.pairing import NO_READER, RecordReader, SendReader
 from ..runs import Run
@@ -66,10 +66,19 @@ class _Undecided:
     """Sequence number behind the SYN."""
     since: tuple[int, int] | None = None
     """Frame and time of the SYN."""
+    first_since: tuple[int, int] | None = None
+    """The same of the first, where nothing was seen between it and the last."""
+    asked: int = 1
+    """SYNs since then."""
     segments: int = 0
     """That were seen since the SYN."""
     handshake: tuple[int, int | None] | None = None
     """Nanoseconds from the SYN to the answer, and from there to the acknowledgement."""
+
+    @property
+    def only_asked(self) -> bool:
+        """Nothing of the connection was seen but SYNs of one end."""
+        return self.segments == 1 and self.opened_by is not None and not self.tried and self.answered is None
 
     def shake_hands(self, rows: Rows, members: Int64s, forward: NDArray[np.bool_]) -> None:
         """Look for the answer to the SYN among the segments of the connection that come next."""
@@ -224,6 +233,15 @@ class IwarpObserver:
         for key in list(self.open):
             self._place = self._opened[key]
             events += self._finish(key)
+        for key, undecided in self.undecided.items():
+            if undecided.asked > 1 and undecided.only_asked and self._asks_service(key, undecided):
+                assert undecided.opened_by is not None and undecided.since is not None
+                self._place = AT_END
+                tcp = self._open_connection(key)
+                tcp.lifetime.first, tcp.lifetime.last = undecided.first_since, undecided.since
+                tcp.lifetime.earlier = undecided.asked
+                tcp.fail(undecided.opened_by, f"{UNANSWERED}{undecided.asked} SYNs", *undecided.since)
+                events += self._finish(key)
         self.number()
         events.sort(key=itemgetter(0))
         return events
@@ -244,7 +262,10 @@ class IwarpObserver:
                         (max(frame, since[0]), ended, operation) for frame, ended, operation in self._finish(key)
                     ]
                     tcp = None
-                self._remember(key, _Undecided(0, direction, TCP_SEQUENCE.wrap(seq + 1), since))
+                undecided, before = _Undecided(0, direction, TCP_SEQUENCE.wrap(seq + 1), since), self.undecided.get(key)
+                if before is not None and before.only_asked and before.opened_by == direction:
+                    undecided.asked, undecided.first_since = before.asked + 1, before.first_since or before.since
+                self._remember(key, undecided)
         if key in self.trials and (group.records or (group.starts_up and self._starts_up(key, segments, members) == 0)):
             self._give_up(key)
             tcp = None
@@ -348,7 +369,8 @@ class IwarpObserver:
             return None, members
         if undecided is not None and (refusal := self._refusal(key, segments, members, undecided)) is not None:
             tcp = self._open_connection(key)
-            tcp.refuse(1 - segments.direction(refusal), segments.rows[refusal])
+            where = (int(segments.rows[name][refusal]) for name in ("frame", "time"))
+            tcp.fail(1 - segments.direction(refusal), REFUSED, *where)
             begin = int(members.searchsorted(refusal))
             tcp.lifetime.earlier = earlier + begin
             return tcp, members[begin:]
@@ -385,12 +407,16 @@ class IwarpObserver:
     def _refusal(self, key: Key, segments: _Segments, members: Int64s, undecided: _Undecided) -> int | None:
         """The reset that answers a SYN to a service port (RFC 9293, 3.10.7.1); None where there is none."""
         active = undecided.opened_by
-        if active is None or key[1 - active] & 0xFFFF not in self.ports:
+        if not self._asks_service(key, undecided):
             return None
         rows = take(segments.rows, members)
         answers = (segments.forward[members] == (active == 1)) & (rows["flags"] & (RST | ACK) == RST | ACK)
         resets = members[answers & (rows["seq"] == 0) & (rows["ack"] == undecided.first)]
         return int(resets[0]) if len(resets) else None
+
+    def _asks_service(self, key: Key, undecided: _Undecided) -> bool:
+        """A SYN to a service port began it."""
+        return undecided.opened_by is not None and key[1 - undecided.opened_by] & 0xFFFF in self.ports
 
     def _open_connection(self, key: Key, records: RecordReader | None = None) -> TcpConnection:
         first, second = (self.addresses.name(end >> 16 & 0xFFFFFFFF) for end in key)

@@ -15,7 +15,7 @@ from ...arrays import Bytes, Int64s, Rows, places, some, take
 from ...layers import iwarp_codes
 from ...link.tcp import ACK, FIN, RST, SEGMENT
 from ...serial import TCP_SEQUENCE
-from ..connection import ENDS, REFUSED, Connection, Endpoint, with_count
+from ..connection import ENDS, Connection, Endpoint, with_count
 from ..health import TransportHealth
 from ..rc.pairing import NO_READER, RecordReader, SendReader
 from ..runs import Run, postponed
@@ -230,11 +230,11 @@ class TcpConnection:
         self.directions[direction].stream.start(seq)
         self.directions[direction].framing.begin(seq)
 
-    def refuse(self, active: int, row: Rows) -> None:
-        """The passive side answered the SYN of the active one by a reset, one SEGMENT row."""
+    def fail(self, active: int, how: str, frame: int, time: int) -> None:
+        """The SYN of the active side came to nothing."""
         self.active = active
         self._connect(active)
-        self._ended(REFUSED, int(row["frame"]), int(row["time"]))
+        self._ended(how, frame, time)
 
     def expect_startup(self, active: int, first: int, answered: int | None) -> None:
         """The connection opened in this capture; ``first``, ``answered``: sequence numbers behind the SYN of the active

@@ -173,7 +173,7 @@ Value = TypeVar("Value")
 
 PENDING = 1 << 14
 """REQs, and REPs without their REQ, that are remembered."""
-TELLING = frozenset(("REQ", "REP", "REJ", "DREQ"))
+TELLING = frozenset(("REQ", "REP", "REJ", "MRA", "DREQ"))
 """Kinds of messages that are looked at."""
 REPEATED = 60_000_000_000
 REPEATED_FRAMES = 1000
@@ -189,9 +189,22 @@ class ConnectionRequest(NamedTuple):
     path_mtu: int | None
     source: int
     destination: int
+    transport: int
+    """As of PACKET rows."""
     endpoint: Endpoint
     frame: int
     time: int
+
+
+class Asked(NamedTuple):
+    """A REQ that was not answered so far."""
+
+    request: ConnectionRequest
+    times: int
+    """How often it was sent."""
+    frame: int
+    time: int
+    """Of the last."""
 
 
 class Established(NamedTuple):
@@ -240,11 +253,13 @@ class Management:
         id."""
         self.half_known: dict[int, HalfKnown] = {}
         """By key of the flow that goes to the endpoint."""
+        self.asked: dict[tuple[int, int, int], Asked | None] = {}
+        """As ``requests``; None: it was answered."""
 
     def take(
-        self, message: ManagementMessage, source: int, destination: int, frame: int, time: int
+        self, message: ManagementMessage, source: int, destination: int, transport: int, frame: int, time: int
     ) -> Established | Refused | DisconnectRequested | None:
-        """Look at a message, and where it was sent: ids of addresses, frame and time (ns)."""
+        """Look at a message, and where it was sent: ids of addresses, what carried it, frame and time (ns)."""
         if message.kind == "REQ" and message.local_comm_id is not None and message.local_qpn is not None:
             name = source, destination, message.local_comm_id
             request = ConnectionRequest(
@@ -254,14 +269,19 @@ class Management:
                 message.path_mtu,
                 source,
                 destination,
+                transport,
                 self._endpoint(source, message, frame),
                 frame,
                 time,
             )
+            if (before := self.asked.get(name, Asked(request, 0, 0, 0))) is not None:
+                _remember(self.asked, name, Asked(before.request, before.times + 1, frame, time))
             return self._requested(name, request)
         if message.remote_comm_id is None:
             return None
         name = destination, source, message.remote_comm_id
+        if message.kind != "DREQ":
+            _remember(self.asked, name, None)
         request_seen = self.requests.get(name)
         if message.kind == "REP" and message.local_qpn is not None:
             passive = self._endpoint(source, message, frame)
@@ -280,6 +300,7 @@ class Management:
     def forget(self, request: ConnectionRequest) -> None:
         """Its connection has ended: the same REQ again asks for another one."""
         name = request.source, request.destination, request.local_comm_id
+        self.asked.pop(name, None)
         if self.requests.get(name) is request:
             del self.requests[name]
 
@@ -296,6 +317,7 @@ class Management:
         _remember(self.requests, name, request)
         earlier = self.replies.pop(name, None)
         if earlier is not None:
+            self.asked[name] = None
             return Established(request, *earlier)
         key = flow_key(request.destination, request.source, request.endpoint.qpn)
         _remember(self.half_known, key, HalfKnown(request.endpoint, 0, request))
@@ -323,6 +345,6 @@ def _shared(private_data: bytes) -> bytes:
 
 
 def _remember(table: dict[Key, Value], key: Key, value: Value) -> None:
-    if len(table) >= PENDING:
+    if key not in table and len(table) >= PENDING:
         table.pop(next(iter(table)))
     table[key] = value

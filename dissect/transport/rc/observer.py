@@ -22,6 +22,7 @@ from ..connection import (
     BY_CM,
     BY_ONE_DIRECTION,
     BY_PAIRING,
+    UNANSWERED,
     Connection,
     Endpoint,
     KnownAt,
@@ -409,6 +410,7 @@ class RcObserver:
         events = self._pair(last_chance=True)
         for flow in sorted(self.unpaired.flows.values(), key=attrgetter("first_frame")):
             events += self._one_direction(flow.key)
+        self._note_unanswered()
         self.number()
         for link in self.links.values():
             events += [(order, link, operation) for order, operation in link.finish()]
@@ -478,7 +480,7 @@ class RcObserver:
             self._frames = batch.rows["frame"].copy().data
         carrying = take(batch.rows, datagrams)
         messages = read_cms(batch.data, carrying["payload"], carrying["captured"], TELLING)
-        columns = [carrying[name].tolist() for name in ("source", "destination", "frame", "time")]
+        columns = [carrying[name].tolist() for name in ("source", "destination", "transport", "frame", "time")]
         for index, message, *sent in zip(datagrams.tolist(), messages, *columns, strict=True):
             if message is not None:
                 self._happened(self.management.take(message, *sent), batch.rows, index)
@@ -489,7 +491,7 @@ class RcObserver:
             self._established(event, rows, index)
         elif isinstance(event, Refused):
             frame, time = int(rows["frame"][index]), int(rows["time"][index])
-            connection = Connection(0, _transport(rows[index]), (event.request.endpoint, event.passive))
+            connection = _of_request(event.request, event.passive)
             self._link(connection, event.request, (frame, BY_CM, 0))
             connection.ended_by = f"REJ ({event.reason})"
             connection.last_frame, connection.last_time = frame, time
@@ -517,7 +519,7 @@ class RcObserver:
             and current.link.connection.endpoints == (active, passive)
         ):
             return  # the REP again
-        connection = Connection(0, _transport(rows[index]), (active, passive))
+        connection = _of_request(request, passive)
         link = self._link(connection, request, (int(rows["frame"][index]), BY_CM, 0))
         link.connection.path_mtu = request.path_mtu
         link.connection.first_frame, link.connection.first_time = event.frame, event.time
@@ -540,6 +542,19 @@ class RcObserver:
                     start = [*(mine + low).tolist(), start][0 if begun else _first_row(near[mine], first, starting)]
             self.bindings.change(key, start, Binding(link, sender), reused=former is not None and bool(starting))
             self.management.half_known.pop(key, None)
+
+    def _note_unanswered(self) -> None:
+        """Make connections of the REQs that were repeated and that nothing answered."""
+        # Where only some of what its ends sent is in the capture, the answer may have been sent, too.
+        partly = [link.connection for link in (*self.links.values(), *self._new) if link.connection.paired_by != "CM"]
+        for request, count, frame, time in filter(None, self.management.asked.values()):
+            connection = _of_request(request, Endpoint(self.addresses.name(request.destination), 0))
+            ends = {end.address for end in connection.endpoints}
+            went_on = [other for other in partly if ends == {end.address for end in other.endpoints}]
+            if count > 1 and all(other.last_time < request.time for other in went_on):
+                self._link(connection, request, (AT_END, BY_CM, request.frame))
+                connection.ended_by = f"{UNANSWERED}{count} REQs"
+                connection.last_frame, connection.last_time = frame, time
 
     def _early(self, link: RcLink, sender: int, flow: Flow | None, first: int) -> bool:
         """Packets of a flow from frame ``first`` on belong to the link, older ones wait on; whether there are any."""
@@ -694,6 +709,10 @@ def _first_row(rows: Rows, first: int, starting: Sequence[int]) -> int:
     early = rows[low:behind]
     fits = places(among(early["psn"], np.array(starting, np.uint32)))
     return int(low + fits[0] if len(fits) else behind)
+
+
+def _of_request(request: ConnectionRequest, passive: Endpoint) -> Connection:
+    return Connection(0, TRANSPORTS[request.transport], (request.endpoint, passive))
 
 
 def _transport(row: Rows) -> str:

@@ -137,6 +137,24 @@ def test_refused_connections() -> None:
     assert said.kind == "connections-refused" and said.cause.frames == (9,) and said.cause.connections == (2,)
 
 
+@speaks("connections-unanswered")
+def test_requests_that_nothing_answers() -> None:
+    last = START + 7 * SECOND
+    asked = [
+        connection(number, ended_by="no answer to 4 REQs", bytes=[0, 0], first_frame=number, last_time=last)
+        for number in (2, 3)
+    ]
+    (said,) = found(facts(many(20), (), (connection(1), *asked)))
+    assert said.kind == "connections-unanswered" and said.cause.count == 8 and said.cause.connections == (2, 3)
+    assert "for 2 connections: no answer to 8 REQs in 7.00 s" in said.cause.text
+
+
+@silent("connections-unanswered")
+def test_who_asks_but_once_or_is_refused_got_an_answer() -> None:
+    refused = connection(2, ended_by="REJ (Invalid Service ID)", bytes=[0, 0], first_frame=9)
+    assert "connections-unanswered" not in kinds(facts(many(20), (), (connection(1), refused)))
+
+
 @speaks("inline-threshold")
 def test_a_small_inline_threshold() -> None:
     """1024 bytes without private data; READs of 1500 bytes would fit into 2048."""

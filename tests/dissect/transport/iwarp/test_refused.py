@@ -74,7 +74,6 @@ def near(kind: str, syn: TcpSegment) -> list[TcpSegment]:
     accepted = replace(answer, flags=SYN | ACK, kind="syn", seq=77)
     return {
         "another port": [replace(syn, destination_port=2049), replace(answer, source_port=2049)],
-        "no answer": [syn, replace(syn, time=syn.time + 10**9, copy=1)],
         "of another SYN": [syn, replace(answer, ack=answer.ack + 1)],
         "given up": [syn, accepted, replace(syn, flags=RST | ACK, kind="rst", seq=syn.seq + 1, ack=78)],
         "reset when it was open": [syn, accepted, replace(answer, seq=78)],
@@ -89,7 +88,6 @@ def near(kind: str, syn: TcpSegment) -> list[TcpSegment]:
     "kind",
     [
         "another port",
-        "no answer",
         "of another SYN",
         "given up",
         "reset when it was open",
