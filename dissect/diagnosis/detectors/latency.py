@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -264,11 +265,12 @@ def write_phase(facts: Facts, limits: Limits) -> Iterator[Cause]:
     "slow-connection",
     "One connection slower than the others of its mount",
     Severity.PROBLEM,
-    "latency of the same procedures on connections that began together or share a session",
+    "latency of the same procedures on connections of one mount, and of clients of one server",
     {
         "least_connections": (2, "connections of one mount with enough RPCs"),
         "least_calls": (100, "RPCs of a connection that are compared"),
         "factor": (3, "latency as a multiple of that on the others"),
+        "client_factor": (10, "the same, where the others are those of other clients"),
         "load_factor": (4, "largest ratio of calls, or of bytes per call, between connections that are compared"),
     },
     (
@@ -282,61 +284,73 @@ def slow_connection(facts: Facts, limits: Limits) -> Iterator[Cause]:
     """Connections of one mount (nconnect, session trunking) carry the same kinds of calls at the same time. On one of
     them the same procedures take several times as long as on the others: its network path, or the CPU or queue that
     serves it, is slower. Connections are compared only if they were opened together and carry the same NFS version,
-    similar numbers of calls and similar amounts of data.
+    similar numbers of calls and similar amounts of data. So are clients of one server, by one connection of each, and a
+    slower one is a warning.
     """
-    shares = facts.statistics.connections
     for numbers in _mounts(facts):
         for number in numbers:
-            if number not in shares or shares[number].calls < limits["least_calls"]:
-                continue
-            others = [
-                other
-                for other in numbers
-                if other != number and _same_load(facts, number, other, limits["load_factor"])
-            ]
-            if len(others) + 1 < limits["least_connections"]:
-                continue
-            compared = took = expected = rest = 0.0
-            for by_number in facts.sums.values():
-                theirs = [by_number[other] for other in others if other in by_number]
-                if number not in by_number or not theirs:
-                    continue
-                mine = by_number[number]
-                calls, latency = sum(each.calls for each in theirs), sum(each.latency for each in theirs)
-                both = (mine.calls > 0) & (np.asarray(calls) > 0)  # load changes over time
-                compared += float(mine.calls[both].sum())
-                rest += float(np.asarray(calls)[both].sum())
-                took += float(mine.latency[both].sum())
-                expected += float((mine.calls[both] * (latency / np.maximum(calls, 1))[both]).sum())
-            if number in facts.rpcs.delays:
-                took -= facts.rpcs.delays[number].total  # Another statement names that cause.
-            if compared < limits["least_calls"] or rest < limits["least_calls"] or took < limits["factor"] * expected:
-                continue
-            yield Cause(
-                f"{facts.ends(number)}: latency {took / expected:.1f} times that of the"
-                f" {'other' if len(others) == 1 else f'{len(others)} others'}",
-                round(compared),
-                None,
-                "",
-                None,
-                (f"mean {duration(took / compared)} instead of {duration(expected / compared)}, {compared:,.0f} RPCs",),
-                (number,),
-                confidence=0.85,
-                lost=round(took - expected),
-            )
+            yield from _slower(facts, limits, number, numbers)
+    for by_client in _clients(facts):
+        for client, number in by_client.items():
+            for cause in _slower(facts, limits, number, [*by_client.values()], "client_factor"):
+                yield replace(
+                    cause,
+                    severity=Severity.WARNING,
+                    title="One client slower than the others of its server",
+                    confidence=0.6,
+                    weakened_by=(f"what {client} asks for may lie elsewhere on the server",),
+                )
 
 
+def _slower(
+    facts: Facts, limits: Limits, number: int, numbers: Sequence[int], factor: str = "factor"
+) -> Iterator[Cause]:
+    """A connection that is slower than the others of ``numbers`` with its load."""
+    shares = facts.statistics.connections
+    if number not in shares or shares[number].calls < limits["least_calls"]:
+        return
+    others = [other for other in numbers if other != number and _same_load(facts, number, other, limits["load_factor"])]
+    if len(others) + 1 < limits["least_connections"]:
+        return
+    compared = took = expected = rest = 0.0
+    for by_number in facts.sums.values():
+        theirs = [by_number[other] for other in others if other in by_number]
+        if number not in by_number or not theirs:
+            continue
+        mine = by_number[number]
+        calls, latency = sum(each.calls for each in theirs), sum(each.latency for each in theirs)
+        both = (mine.calls > 0) & (np.asarray(calls) > 0)  # load changes over time
+        compared += float(mine.calls[both].sum())
+        rest += float(np.asarray(calls)[both].sum())
+        took += float(mine.latency[both].sum())
+        expected += float((mine.calls[both] * (latency / np.maximum(calls, 1))[both]).sum())
+    if number in facts.rpcs.delays:
+        took -= facts.rpcs.delays[number].total  # Another statement names that cause.
+    if compared < limits["least_calls"] or rest < limits["least_calls"] or took < limits[factor] * expected:
+        return
+    yield Cause(
+        f"{facts.ends(number)}: latency {took / expected:.1f} times that of the"
+        f" {'other' if len(others) == 1 else f'{len(others)} others'}",
+        round(compared),
+        None,
+        "",
+        None,
+        (f"mean {duration(took / compared)} instead of {duration(expected / compared)}, {compared:,.0f} RPCs",),
+        (number,),
+        confidence=0.85,
+        lost=round(took - expected),
+    )
+
+
+MAX_CLIENTS = 32
+"""Of one server that are compared."""
 TOGETHER = 1_000_000_000
 """Nanoseconds from the first packet of the first connection that one mount opens to that of its last."""
 
 
 def _mounts(facts: Facts) -> Iterator[list[int]]:
     """Connections of the same two hosts that are known to be of one mount: of one session, or opened together."""
-    versions: dict[int, set[tuple[int | None, ...]]] = defaultdict(set)
-    for key, by_number in facts.sums.items():
-        if not key.backward:
-            for number in by_number:
-                versions[number].add((key.program, key.version, key.minor_version))
+    versions = _versions(facts)
     sessions = {number: session.number for session in facts.sessions or () for number in session.connections}
     mounts: dict[tuple[object, ...], list[int]] = defaultdict(list)
     opened: dict[tuple[object, ...], tuple[int, int]] = {}
@@ -344,7 +358,7 @@ def _mounts(facts: Facts) -> Iterator[list[int]]:
     for conversation in sorted(facts.conversations, key=lambda each: each.connection.first_time):
         connection = conversation.connection
         alike = (*(endpoint.address for endpoint in connection.endpoints), connection.service_port,
-                 frozenset(versions[connection.number]))  # fmt: skip
+                 versions[connection.number])  # fmt: skip
         if (session := sessions.get(connection.number)) is not None:
             mounts[*alike, "session", session].append(connection.number)
         elif connection.start_known:
@@ -354,6 +368,28 @@ def _mounts(facts: Facts) -> Iterator[list[int]]:
             opened[alike] = time, groups
             mounts[*alike, "opened", groups].append(connection.number)
     yield from mounts.values()
+
+
+def _versions(facts: Facts) -> Mapping[int, frozenset[tuple[int | None, ...]]]:
+    """By connection: programs, versions and minor versions of its calls."""
+    versions: dict[int, frozenset[tuple[int | None, ...]]] = defaultdict(frozenset)
+    for key, by_number in facts.sums.items():
+        if not key.backward:
+            for number in by_number:
+                versions[number] |= {(key.program, key.version, key.minor_version)}
+    return versions
+
+
+def _clients(facts: Facts) -> Iterator[dict[str, int]]:
+    """Of each server: by client, the connection with the most calls, where several clients have the same versions."""
+    versions, shares = _versions(facts), facts.statistics.connections
+    servers: dict[tuple[object, ...], dict[str, int]] = defaultdict(dict)
+    for number in sorted(versions.keys() & shares.keys() & facts.by_number.keys(), key=lambda each: shares[each].calls):
+        connection = facts.by_number[number].connection
+        client, server = (endpoint.address for endpoint in connection.endpoints)
+        servers[server, connection.service_port, versions[number]][client] = number
+    for by_client in servers.values():
+        yield dict([*by_client.items()][-MAX_CLIENTS:])
 
 
 def _same_load(facts: Facts, first: int, other: int, factor: float) -> bool:

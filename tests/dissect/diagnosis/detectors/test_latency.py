@@ -21,6 +21,7 @@ from playbook.facts import (
     silent,
     speaks,
 )
+from rdmascope.dissect.diagnosis.facts import Severity
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.transport.connection import Endpoint
@@ -160,6 +161,28 @@ def test_connections_that_were_busy_at_different_times_are_not_compared() -> Non
 )
 def test_connections_that_are_not_known_to_be_of_one_mount_are_not_compared(other: Conversation) -> None:
     assert not found(facts(two(), conversations=(FIRST, other)), "slow-connection")
+
+
+OTHER_CLIENT = connection(
+    2, endpoints=(Endpoint("10.0.0.3", 18, private_data_frame=1), Endpoint("10.0.0.1", 34, private_data_frame=2))
+)
+
+
+@speaks("slow-connection")
+def test_one_of_two_clients_is_slower() -> None:
+    (said,) = found(facts(two(takes=20 * MILLISECOND), conversations=(FIRST, OTHER_CLIENT)), "slow-connection")
+    assert (said.severity, said.title) == (Severity.WARNING, "One client slower than the others of its server")
+    assert said.cause.connections == (2,) and "20.0 times that of the other" in said.cause.text
+
+
+@silent("slow-connection")
+@pytest.mark.parametrize(
+    "given",
+    [two(), two(20, takes=20 * MILLISECOND), two(takes=20 * MILLISECOND, operations=("READ",))],
+    ids=["eight times as long", "few calls", "another version"],
+)
+def test_clients_are_compared_only_where_they_do_the_same(given: list[Rpc]) -> None:
+    assert not found(facts(given, conversations=(FIRST, OTHER_CLIENT)), "slow-connection")
 
 
 @speaks("unequal-connections")
