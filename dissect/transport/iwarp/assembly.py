@@ -373,6 +373,10 @@ class OutstandingReads:
         acknowledges it in the same segment at the latest.
         """
         self.gap = self.gap or fragment.broken
+        if self.gap and self.open:
+            first = self.open[0]
+            if first.sink_stag == fragment.key and fragment.place < first.sink_to + first.reached:
+                self._close_oldest()  # A later response to its sink: the Tagged Offsets of one ascend.
         fitting = [
             read
             for read in self._by_sink.get(fragment.key, ())

@@ -141,24 +141,24 @@ def test_bunched_frames_of_two_interfaces(transport: str, shape: str, count: int
         assert {one.rpc.state for one in rpcs.values()} == {"complete"}
 
 
-def write_to_one_sink(order: str, count: int) -> IwarpWire:
+def write_to_one_sink(order: str, count: int, size: int = 500) -> IwarpWire:
     """WRITEs whose data a server with one buffer reads; the calls come 'in turn', 'at once', or it replies 'late'."""
     wire = IwarpWire()
     connection = wire.connect()
-    (connection.sink,) = connection.register(500)
+    (connection.sink,) = connection.register(size)
     rpcs = []
     for number in range(count):
-        data = bytes((number * 31 + at * 7) & 0xFF for at in range(500))
-        rpcs.append(call(connection, nfs3.write(0, data), reads={0: connection.register(500)}))
+        data = bytes((number * 31 + at * 7) & 0xFF for at in range(size))
+        rpcs.append(call(connection, nfs3.write(0, data), reads={0: connection.register(size)}))
         if order == "in turn":
             fetch(rpcs[-1])
-            reply(rpcs[-1], nfs3.write_reply(500))
+            reply(rpcs[-1], nfs3.write_reply(size))
     for rpc in () if order == "in turn" else rpcs:
         fetch(rpc)
         if order == "at once":
-            reply(rpc, nfs3.write_reply(500))
+            reply(rpc, nfs3.write_reply(size))
     for rpc in rpcs if order == "late" else ():
-        reply(rpc, nfs3.write_reply(500))
+        reply(rpc, nfs3.write_reply(size))
     return wire
 
 
@@ -198,6 +198,25 @@ def test_a_read_whose_response_may_be_that_of_a_missing_one_is_undecidable(step:
     rpcs = findings(wire, without_of_sender(wire, {(first, 0), (second, 1)}), step)
     assert (rpcs[0].rpc.state, rpcs[0].rpc.contents) == ("undecidable", "undecidable")
     assert rpcs[1].rpc.state == "damaged"
+
+
+@pytest.mark.parametrize("step", [0, 1])
+def test_a_response_that_begins_again_is_that_of_another_read(step: int) -> None:
+    wire = write_to_one_sink("at once", 2, 3200)
+    first, second = (number for true in wire.truth for number in true.operations)
+    whole = captured(wire, sent(wire))
+    frames = {
+        (number, sender): [
+            frame
+            for frame, one in enumerate(sent(wire), 1)
+            if one.payload and one.sender == sender and number in whole.operations(frame)
+        ]
+        for number in (first, second)
+        for sender in (0, 1)
+    }
+    gone = {frames[first, 0][2], frames[second, 1][0], frames[second, 0][1]}
+    rpcs = findings(wire, [one for frame, one in enumerate(sent(wire), 1) if frame not in gone], step)
+    assert [one.rpc.state for one in rpcs.values()] == ["damaged", "damaged"]
 
 
 @pytest.mark.parametrize("kept", range(3))
