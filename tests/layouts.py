@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rdmascope.dissect.layers import bth, cm, mad, mpa
+from rdmascope.dissect.layers import bth, cm, mpa
 from rdmascope.dissect.layers.columns import layout
 
 PLACE = Path(__file__).parent.parent / "dissect" / "layers" / "layouts.py"
@@ -25,7 +25,7 @@ HEADERS = (
     mpa.DDPTagged,
     mpa.DDPUntagged,
     mpa.RDMAPReadRequest,
-    mad.MAD,
+    cm.MAD,
     cm.IPCMRequest,
     *(layer for _, layer in cm.CM_MESSAGES.values()),
 )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rdmascope.dissect.verify.frame_fields import HEADER_FIELDS, PACKET_NAMES
 from rdmascope.dissect.verify.rpc_field_names import NAMES
-from rdmascope.dissect.verify.rpc_fields import HASHES, SPANNING, STATEID_HASH
+from rdmascope.dissect.verify.second_opinion import HASHES, SPANNING, STATEID_HASH
 
 PAPER = Path(__file__).parents[1] / "docs" / "verify.md"
 
@@ -21,8 +21,8 @@ tshark reads the same frames, in two passes. Compared are, frame by frame, the h
 and which reply answers which call. Then all calls and replies of which no byte is missing are written as ONC RPC over
 TCP, which Wireshark dissects in full, and compared field by field: what it shows at a place of a message is there, with
 the same bytes, under a name that means the same; and of what is there it shows all. Where the two differ, a table of
-what Wireshark is known to get wrong (in `frame_fields.py` and `rpc_fields.py`) says which of them is right, where that
-is known; all else is a difference without explanation, and exit status 1.
+what Wireshark is known to get wrong (in `frame_fields.py` and `second_opinion.py`) says which of them is right, where
+that is known; all else is a difference without explanation, and exit status 1.
 
 Not compared: messages of which bytes are missing, replies whose call is not in the capture (Wireshark cannot decode
 their results), and what RPCSEC_GSS seals.

@@ -1,6 +1,6 @@
 """Frames from the network as they pass.
 
-``device.py`` finds out what a name stands for, and has what every source offers, and streams; ``tracing.py`` has the
+``device.py`` finds out what a name stands for, and has what every source offers, streams, and the
 tracepoints of the kernel; ``ring.py`` takes frames from interfaces and adapters, here and on other hosts; ``keep.py``
 writes packets into a bounded set of files or around a moment, for which it waits; ``session.py`` is one capture and
 its figures.
@@ -12,10 +12,9 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .device import Device, Live, StreamSource, find_device, is_stream
+from .device import TRACE, Device, Live, StreamSource, TraceInstance, TraceSource, find_device, is_stream
 from .keep import Keep, Keeper
 from .ring import Filter, PacketRing, RemoteSource, Sniffer
-from .tracing import TRACE, TraceInstance, TraceSource
 
 __all__ = [
     "TRACE",

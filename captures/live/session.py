@@ -53,9 +53,8 @@ from ..live import CaptureSettings, open_live
 from ..read.merge import OtherPoint
 from ..session.kernel_counters import CounterPoint
 from ..session.process_memory import trim
-from .device import STREAM, TRACED, Live, Source, StreamEnded, trouble_of
+from .device import STREAM, TRACED, Live, Source, StreamEnded, TraceSource, trouble_of
 from .keep import Keeper, TraceKeeper, Trigger
-from .tracing import TraceSource
 
 if TYPE_CHECKING:
     from prometheus_client import Counter, Gauge, Histogram

@@ -25,7 +25,7 @@ from rdmascope.dissect.measure.credits import CreditDirection, CreditInterval
 from rdmascope.dissect.measure.file_names import KnownPaths, PathedRows, PathLearner
 from rdmascope.dissect.measure.files import EarlierName, File, FileTable, FileTransfer
 from rdmascope.dissect.named_tuple import NamedTuple
-from rdmascope.dissect.onc.hashes import HashedHandle
+from rdmascope.dissect.onc.naming import HashedHandle
 from rdmascope.dissect.onc.rpc_header import GssCredential
 from rdmascope.dissect.onc.shapes.decode_cache import FlatFields
 from rdmascope.dissect.records.details import CaptureSums, DetailError, FileDetails, from_json

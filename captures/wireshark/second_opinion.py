@@ -30,8 +30,19 @@ from rdmascope.dissect.onc.shapes.types import SparseBytes
 from rdmascope.dissect.rpcrdma.rpcs import DUPLICATE_REPLY, Rpc
 from rdmascope.dissect.transport.connection import Connection
 from rdmascope.dissect.verify.frame_fields import ASKED, DISPLAY_FILTER, FRAME, FrameFields, Values, tshark_fields
-from rdmascope.dissect.verify.rpc_fields import PROTOCOLS, FieldDifference, ShownField, ShownMessage, compared_fields
-from rdmascope.dissect.verify.second_opinion import FIELD, Comparison, ComparisonTally, Difference, OtherMessages, Ours
+from rdmascope.dissect.verify.second_opinion import (
+    FIELD,
+    PROTOCOLS,
+    Comparison,
+    ComparisonTally,
+    Difference,
+    FieldDifference,
+    OtherMessages,
+    Ours,
+    ShownField,
+    ShownMessage,
+    compared_fields,
+)
 
 from ..errors import CaptureError, Closing, need, system_errors
 from ..read.open import open_capture

@@ -20,9 +20,8 @@ from rdmascope.dissect.records.tables import TABLES
 
 from ..errors import need
 from ..session.session import Session
-from ..tables.arrow_file import ArrowFile, arrow_batch, arrow_schema
 from ..tables.condition import Condition
-from ..tables.database import FILLING, ROW_GROUP, Database, write_query
+from ..tables.database import FILLING, ROW_GROUP, ArrowFile, Database, arrow_batch, arrow_schema, write_query
 from ..tables.filtered_tables import ChosenRows, belonging
 from ..tables.saved import is_data_set
 from ..tables.saved_tables import DATABASE, check_folder, check_target, note_origin, open_saved, origin

@@ -39,8 +39,22 @@ from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.units import count, percent, plural, seconds
 
 from .filling import BrowseFeed, ReadProgress, ReadToEnd, TablePart
-from .keys import KEYS, ChoiceDialog, HelpPage, KeyBinding, PromptDialog, bindings, help_text, shown
-from .lines_pane import BytesPane, LadderPane, LinesPane, TablePane, TimeStrip, TreePane
+from .lines_pane import (
+    KEYS,
+    BytesPane,
+    ChoiceDialog,
+    HelpPage,
+    KeyBinding,
+    LadderPane,
+    LinesPane,
+    PromptDialog,
+    TablePane,
+    TimeStrip,
+    TreePane,
+    bindings,
+    help_text,
+    shown,
+)
 from .listings import (
     LISTINGS,
     Details,

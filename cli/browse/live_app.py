@@ -30,8 +30,7 @@ from rdmascope.dissect.units import count
 
 from .app import BrowseApp, Came
 from .filling import ADDED, PREPARED, REPLACING, BrowsedCapture, BrowseFeed, ReadToEnd, TablePart, take_part
-from .keys import KEYS, KeyBinding, bindings
-from .lines_pane import TreePane
+from .lines_pane import KEYS, KeyBinding, TreePane, bindings
 
 TURN = 0.3
 """Seconds for which rows are gathered before they are handed over."""

@@ -169,8 +169,7 @@ def command(
     Exit status: 0 all is well, 1 no answer or a check that failed, 2 no connection, no device, or no pyverbs.
     """
     from rdmascope.captures.peer.probe.serve import PingPlan
-    from rdmascope.captures.peer.verbs.devices import require
-    from rdmascope.captures.peer.verbs.interface import PeerAddress
+    from rdmascope.captures.peer.verbs.interface import PeerAddress, require
     from rdmascope.captures.write.output import check_outputs
 
     if fault == "list":

@@ -9,7 +9,7 @@ import sys
 import click
 
 from rdmascope.captures.errors import CaptureError
-from rdmascope.captures.live.tracing import run_recording, tracepoints
+from rdmascope.captures.live.device import run_recording, tracepoints
 
 from ..options import DURATION
 from ..terminal import complain, say

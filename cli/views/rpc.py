@@ -20,7 +20,7 @@ from rdmascope.dissect.layers.oncrpc_codes import GSS_PRIVACY, GSS_PROCEDURE_NAM
 from rdmascope.dissect.layers.rpcrdma_codes import RDMA_NOMSG, error_name, procedure_name
 from rdmascope.dissect.measure.statistics import PARTS
 from rdmascope.dissect.named_tuple import NamedTuple
-from rdmascope.dissect.onc.hashes import handle_hash
+from rdmascope.dissect.onc.naming import handle_hash
 from rdmascope.dissect.onc.rpc_header import (
     procedure_label,
     procedure_name as rpc_procedure_name,

@@ -24,7 +24,7 @@ from rdmascope.dissect.measure.nfs_state import (
 )
 from rdmascope.dissect.measure.nfs_state_history import NO_REPLY, NfsStateHistory
 from rdmascope.dissect.measure.nfs_waits import DELAY, NO_CREDIT, NO_SLOT, RECALL, waits
-from rdmascope.dissect.onc.hashes import handle_hash
+from rdmascope.dissect.onc.naming import handle_hash
 from rdmascope.dissect.onc.rpc_header import procedure_label
 from rdmascope.dissect.onc.shapes.rfc8881 import SEQ4_STATUS
 from rdmascope.dissect.units import count, duration, plural, size

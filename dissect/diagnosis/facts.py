@@ -13,7 +13,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ..link.walk_rows import FIRST_FRAGMENT, IP_FRAGMENT
+from ..link.walk import FIRST_FRAGMENT, IP_FRAGMENT
 from ..measure.statistics import (
     EXACT as EXACT_LATENCIES,
     MAX_PROCEDURES,

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         ImmDt as ImmDt,
     )
     from .cm import (
+        MAD as MAD,
         CMAlternatePathResponse as CMAlternatePathResponse,
         CMDisconnectReply as CMDisconnectReply,
         CMDisconnectRequest as CMDisconnectRequest,
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     )
     from .layer import Header as Header, Item as Item, Structure as Structure
     from .lrh import ERF as ERF, LRH as LRH, ERFExtension as ERFExtension, ERFPad as ERFPad
-    from .mad import MAD as MAD
     from .mpa import (
         FPDU as FPDU,
         MPA as MPA,

@@ -30,9 +30,9 @@ from scapy.fields import (
 from scapy.packet import Packet, Raw, bind_top_down
 
 from . import opcodes
+from .cm import MAD
 from .icrc import icrc, icrc_local, verify, verify_local
 from .layer import Header, TrailingField
-from .mad import MAD
 
 MAD_BYTES = 24
 """The common header of a Management Datagram (IBA 13.4)."""

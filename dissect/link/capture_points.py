@@ -24,8 +24,7 @@ from ..named_tuple import NamedTuple
 from .addresses import AddressTable
 from .duplicates import WINDOW, sightings
 from .locate import Located, locate
-from .walk import fill_addresses
-from .walk_rows import count_carried
+from .walk import count_carried, fill_addresses
 
 OTHER_POINT = 1 << 15
 """In ``FRAME.interface``: the frame is of a capture point that another one stands before."""

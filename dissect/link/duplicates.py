@@ -32,7 +32,7 @@ from ..layers.opcodes import BTH_BYTES, ICRC_BYTES
 from .locate import Located
 from .numbers import LINUX_SLL, LINUX_SLL2
 from .tcp import HEADER as TCP_HEADER
-from .walk_rows import WALK, count_carried
+from .walk import WALK, count_carried
 
 DUPLICATE = "duplicate of a frame on another interface"
 """Key of the counts of frames that are passed over."""

@@ -23,7 +23,7 @@ from .addresses import AddressTable
 from .locate import Located
 from .numbers import PROTOCOLS, TCP
 from .tcp import FIN, PSH, SYN, WRONG, congested, locate_tcp, verify_fragments
-from .walk_rows import IP_FRAGMENT, WALK
+from .walk import IP_FRAGMENT, WALK
 
 MAX_DATAGRAMS = 64
 """Incomplete ones, of all hosts: so many fragments others may come in between (Linux's ipfrag_max_dist)."""

@@ -22,8 +22,7 @@ from ..layers.transports import ROCEV2, TRANSPORTS
 from ..named_tuple import NamedTuple
 from .addresses import AddressTable as AddressTable
 from .numbers import COOKED, ETHERNET, IPV4, IPV4_ONLY, IPV6, IPV6_ONLY, RAW_IP, ROCE_PORT, TAGS, TCP, UDP
-from .walk import walk_headers
-from .walk_rows import FOUND, SHORTEST, WALK, count, count_carried
+from .walk import FOUND, SHORTEST, WALK, count, count_carried, walk_headers
 
 
 @dataclass(slots=True, eq=False)

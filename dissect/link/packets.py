@@ -12,7 +12,7 @@ from ..frames import FrameBatch
 from ..layers import opcodes
 from ..layers.columns import Extractor, compiled
 from ..named_tuple import NamedTuple
-from .walk_rows import IP_FRAGMENT
+from .walk import IP_FRAGMENT
 
 if TYPE_CHECKING:
     from .locate import Located

@@ -21,7 +21,7 @@ from ..intervals import IntervalSet
 from ..named_tuple import NamedTuple
 from ..onc import file_operations as onc
 from ..onc.file_operations import DIRECTORY, UNSTABLE, FileOperation
-from ..onc.hashes import handle_hash
+from ..onc.naming import handle_hash
 from ..percentiles import Distribution, Samples
 from ..rpcrdma.rpc_table import RpcTable
 from ..rpcrdma.rpcs import Rpc

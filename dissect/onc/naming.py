@@ -1,8 +1,12 @@
-"""Which calls name files: what a procedure, or the operations of a COMPOUND, can say of names and file handles."""
+"""Which calls name files: what a procedure, or the operations of a COMPOUND, can say of names and file handles;
+and the numbers by which tshark, and people who use it, tell handles and stateids apart.
+"""
 
 from __future__ import annotations
 
+from binascii import crc_hqx
 from functools import lru_cache
+from zlib import crc32
 
 from ..named_tuple import NamedTuple
 from .rpc_header import MOUNT, NFS, NFS_CALLBACK
@@ -86,3 +90,26 @@ def _first_name(operations: tuple[str, ...]) -> tuple[bool, bool]:
             current = ""
         first = first or current
     return first == "root", False
+
+
+class HashedHandle(bytes):
+    """A file handle of which only the number is known, by which tshark and Linux's traces name it: its four bytes."""
+
+
+def hashed_handle(number: int) -> HashedHandle:
+    """The handle of that number."""
+    return HashedHandle((number & 0xFFFFFFFF).to_bytes(4))
+
+
+def handle_hash(handle: bytes | memoryview) -> int:
+    """The number that tshark prints for a file handle: its CRC-32."""
+    return int.from_bytes(handle) if isinstance(handle, HashedHandle) else crc32(handle)
+
+
+_REVERSED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
+"""Bytes with their bits in the other order."""
+
+
+def stateid_hash(stateid: bytes) -> int:
+    """The number that tshark prints for a stateid of 16 bytes: its CRC-16 as in X.25, the lowest bits first."""
+    return int(f"{crc_hqx(stateid.translate(_REVERSED), 0xFFFF):016b}"[::-1], 2) ^ 0xFFFF

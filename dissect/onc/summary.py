@@ -28,7 +28,7 @@ from .compound import (
     operation_names,
 )
 from .file_operations import TYPE_NAMES
-from .hashes import handle_hash, stateid_hash
+from .naming import handle_hash, stateid_hash
 from .rpc_header import (
     NFS,
     NFS_CALLBACK,

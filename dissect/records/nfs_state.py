@@ -19,7 +19,7 @@ from ..measure.nfs_state import (
 )
 from ..measure.nfs_state_history import NfsStateHistory
 from ..measure.nfs_waits import waits
-from ..onc.hashes import handle_hash
+from ..onc.naming import handle_hash
 from ..onc.shapes.rfc8881 import SEQ4_STATUS
 from .schema import Record, RecordType, common, decoded, objects, record
 

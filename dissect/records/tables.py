@@ -16,7 +16,7 @@ from ..layers.rpcrdma_codes import DIRECTION_NAMES, procedure_name
 from ..layers.transports import TRANSPORTS
 from ..named_tuple import NamedTuple
 from ..onc.file_operations import TYPE_NAMES
-from ..onc.hashes import HashedHandle, handle_hash
+from ..onc.naming import HashedHandle, handle_hash
 from ..onc.rpc_header import GssCredential, program_name
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.messages import Message

@@ -19,9 +19,8 @@ from ..rpcrdma.unanswered import note_outstanding
 from ..transport.connection import Connection, ending_words
 from ..transport.health import CapturePoint, DirectionHealth, TransportHealth
 from .client import ClientSide
-from .connections import CmPair, TracedConnections
 from .events import EVENTS, Event
-from .rpcs import RpcLog
+from .rpcs import CmPair, RpcLog, TracedConnections
 from .server import ServerSide
 
 _TASK = ("task_id", "client_id")

@@ -11,18 +11,21 @@ from errno import errorcode
 from typing import Any
 
 from ..layers.rpcrdma_codes import ERR_CHUNK, ERR_VERS, RDMA_ERROR, RDMA_MSG, RDMA_NOMSG, error_name
-from ..onc.hashes import hashed_handle
+from ..onc.naming import hashed_handle
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.messages import HEADER, Segment
 from ..rpcrdma.rpc_fields import KnownRpc
 from ..rpcrdma.rpcs import CREDITS, ChunkUse, HostTimes, Latency
-from .connections import RDMA, SOCKET, TracedConnections, drop
 from .rpcs import (
+    RDMA,
+    SOCKET,
     Received,
     RpcLog,
     TracedChunks,
+    TracedConnections,
     TracedSegment,
     add_lists,
+    drop,
     message,
     name_call,
     nfs_status,

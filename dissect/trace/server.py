@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from ..layers.rpcrdma_codes import RDMA_NOMSG
 from ..named_tuple import NamedTuple
-from ..onc.hashes import hashed_handle
+from ..onc.naming import hashed_handle
 from ..onc.rpc_header import NFS
 from ..onc.xdr import round_up
 from ..rpcrdma.conversation import Conversation
@@ -19,17 +19,20 @@ from ..rpcrdma.messages import HEADER, Segment
 from ..rpcrdma.rpc_fields import KnownRpc
 from ..rpcrdma.rpcs import ChunkUse, HostTimes, Latency
 from .client import ClientSide
-from .connections import RDMA, TracedConnections, drop, socket_parts
 from .rpcs import (
+    RDMA,
     Received,
     RpcLog,
     TracedChunks,
+    TracedConnections,
     TracedSegment,
     add_lists,
+    drop,
     message,
     name_call,
     nfs_status,
     reply_header,
+    socket_parts,
     spans,
 )
 

@@ -20,7 +20,7 @@ from ...live import CaptureSettings, Keep, Keeper, Live, open_live
 from ...write.output import open_output
 from ...write.pcapng_writer import PcapngWriter
 from ..verbs import interface as verbs
-from ..verbs.devices import devices as all_devices, is_iwarp
+from ..verbs.interface import devices as all_devices, is_iwarp
 from ..wire import IwarpLink, Path, Rocev2Link, Tape
 
 APPLICATION = "rdmascope probe"

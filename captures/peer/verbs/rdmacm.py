@@ -27,7 +27,6 @@ from pyverbs.pyverbs_error import PyverbsError
 from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
 from pyverbs.wr import SGE, RecvWR, SendWR
 
-from .devices import is_iwarp, listening_addresses, local_address, new_descriptor, readable, resolve, source_of
 from .interface import (
     MAX_SENDS,
     SEND_BUFFERS,
@@ -44,6 +43,13 @@ from .interface import (
     RdmaFinished,
     RegisteredMemory,
     VerbsError,
+    is_iwarp,
+    listening_addresses,
+    local_address,
+    new_descriptor,
+    readable,
+    resolve,
+    source_of,
 )
 
 _RETRIES = 7

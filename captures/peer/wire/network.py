@@ -15,6 +15,7 @@ from scapy.packet import Raw
 from scapy.utils import checksum
 
 from rdmascope.dissect.layers.cm import (
+    MAD,
     CMDisconnectReply,
     CMDisconnectRequest,
     CMReadyToUse,
@@ -38,7 +39,6 @@ from rdmascope.dissect.layers.iwarp_codes import (
     TERMINATE_QUEUE,
     WRITE,
 )
-from rdmascope.dissect.layers.mad import MAD
 from rdmascope.dissect.layers.mpa import (
     FPDU,
     DDPTagged,

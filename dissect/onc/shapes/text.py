@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...units import moment
-from ..hashes import handle_hash, stateid_hash
+from ..naming import handle_hash, stateid_hash
 from .types import (
     ADDRESS,
     BOOL,

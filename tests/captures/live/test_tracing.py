@@ -16,8 +16,8 @@ import zstandard
 from playbook.commands import run
 from rdmascope.captures import live
 from rdmascope.captures.errors import CaptureError
+from rdmascope.captures.live.device import SYSTEMS, TraceInstance, TraceSource, run_recording, tracepoints
 from rdmascope.captures.live.keep import Keep, TraceKeeper
-from rdmascope.captures.live.tracing import SYSTEMS, TraceInstance, TraceSource, run_recording, tracepoints
 
 HERE = Path(__file__).parents[1]
 
@@ -79,7 +79,7 @@ def test_ctrl_c_lets_trace_cmd_write_its_file(tmp_path: Path) -> None:
     )
     recorder.chmod(0o755)
     script = (
-        "import signal, sys; from rdmascope.captures.live.tracing import run_recording;"
+        "import signal, sys; from rdmascope.captures.live.device import run_recording;"
         "signal.signal(signal.SIGINT, signal.default_int_handler); sys.exit(run_recording(sys.argv[1:]))"
     )
     words = [sys.executable, "-c", script, str(recorder), str(target)]

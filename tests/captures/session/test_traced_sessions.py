@@ -19,7 +19,7 @@ from rdmascope.captures.errors import CaptureError
 from rdmascope.captures.read.traces import Trace
 from rdmascope.captures.session.session import Session
 from rdmascope.cli.main import main
-from rdmascope.dissect.onc.hashes import handle_hash
+from rdmascope.dissect.onc.naming import handle_hash
 from rdmascope.dissect.rpcrdma.rpc_fields import rpc_fields
 from rdmascope.dissect.rpcrdma.rpcs import HostTimes, Rpc
 from rdmascope.dissect.trace.events import EVENTS

@@ -15,7 +15,7 @@ from playbook.browsing import Browsing, browse, browsing
 from playbook.commands import objects, run
 from rdmascope.cli.browse.app import BrowseApp, KeyLine
 from rdmascope.cli.browse.filling import BrowseFeed
-from rdmascope.cli.browse.keys import KEYS, MOVING, help_text
+from rdmascope.cli.browse.lines_pane import KEYS, MOVING, help_text
 
 SAMPLE = "captures/samples/rxe-nfs-all.pcap.zst"
 

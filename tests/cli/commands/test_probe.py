@@ -19,7 +19,7 @@ from rdmascope.captures.peer.endpoint import EndpointSettings
 from rdmascope.captures.peer.faults import FAULTS
 from rdmascope.captures.peer.probe import record as recording
 from rdmascope.captures.peer.probe.serve import ECHO, Server
-from rdmascope.captures.peer.verbs import devices as host_devices
+from rdmascope.captures.peer.verbs import interface as host_devices
 from rdmascope.captures.peer.verbs.interface import ConnectionLost, PeerAddress, VerbsError
 from rdmascope.cli.commands import probe
 from rdmascope.cli.main import main

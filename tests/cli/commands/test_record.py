@@ -5,7 +5,7 @@ import shlex
 import pytest
 from click.testing import CliRunner
 
-from rdmascope.captures.live.tracing import Tracepoints
+from rdmascope.captures.live.device import Tracepoints
 from rdmascope.cli.commands import record
 
 HERE = Tracepoints(("rpcrdma:xprtrdma_reply", "sunrpc:rpc_request"), "6.1.0")

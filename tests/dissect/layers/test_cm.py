@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from scapy.packet import Raw
 
-from rdmascope.dissect.layers.cm import CM_MESSAGES, CMDisconnectRequest, CMReject, CMReply, CMRequest, IPCMRequest
+from rdmascope.dissect.layers.cm import CM_MESSAGES, MAD, CMDisconnectRequest, CMReject, CMReply, CMRequest, IPCMRequest
 from rdmascope.dissect.layers.cm_codes import REJECT_REASONS, service_port
 from rdmascope.dissect.layers.columns import compile_header
-from rdmascope.dissect.layers.mad import MAD
 from rdmascope.dissect.layers.private_data import ConsumerPrivateData, RPCRDMAPrivateData, find_private_data
 
 

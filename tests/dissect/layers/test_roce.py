@@ -19,8 +19,8 @@ from playbook import packets as wire
 from rdmascope.dissect.frames import FRAME, FrameBatch
 from rdmascope.dissect.layers import opcodes, roce
 from rdmascope.dissect.layers.bth import EXTENDED_HEADERS
+from rdmascope.dissect.layers.cm import MAD
 from rdmascope.dissect.layers.icrc import icrc, icrc_ok, verify
-from rdmascope.dissect.layers.mad import MAD
 from rdmascope.dissect.layers.roce import AETH, BTH, DETH, GRH, IETH, RETH, XRCETH, AtomicETH, CNPPadding, ImmDt
 from rdmascope.dissect.link.locate import AddressTable, locate
 from rdmascope.dissect.link.packets import decode

@@ -20,7 +20,7 @@ from rdmascope.dissect.link.addresses import AddressTable
 from rdmascope.dissect.link.fragments import MAX_DATAGRAMS, TIMEOUT
 from rdmascope.dissect.link.locate import locate
 from rdmascope.dissect.link.tcp import locate_tcp
-from rdmascope.dissect.link.walk_rows import IP_FRAGMENT
+from rdmascope.dissect.link.walk import IP_FRAGMENT
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 
 STEPS = 1, 2, 3, 7, 1000

@@ -16,8 +16,7 @@ from rdmascope.dissect.frames import FRAME, FrameBatch
 from rdmascope.dissect.link.locate import AddressTable, Located, locate
 from rdmascope.dissect.link.numbers import ETHERTYPES, PROTOCOLS
 from rdmascope.dissect.link.tcp import locate_tcp
-from rdmascope.dissect.link.walk import walk_headers
-from rdmascope.dissect.link.walk_rows import FIRST_FRAGMENT
+from rdmascope.dissect.link.walk import FIRST_FRAGMENT, walk_headers
 
 ETHERNET, RAW, SLL, RAW4, RAW6, SLL2 = 1, 101, 113, 228, 229, 276
 PACKET = bytes(range(12)) + b"payload." + b"icrc"

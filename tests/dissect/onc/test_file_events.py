@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 
 from rdmascope.dissect.onc import summary
 from rdmascope.dissect.onc.file_operations import FileEvent, FileEvents, file_events
-from rdmascope.dissect.onc.hashes import stateid_hash
+from rdmascope.dissect.onc.naming import stateid_hash
 
 DIRECTORY, FILE, ELSEWHERE = b"dir-handle-1", b"file-handle-22", b"dir-handle-2"
 STATEID = bytes(16)

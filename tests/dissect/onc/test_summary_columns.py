@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, strategies as st
 
 from rdmascope.dissect.onc import summary
-from rdmascope.dissect.onc.hashes import stateid_hash
+from rdmascope.dissect.onc.naming import stateid_hash
 
 
 @given(st.lists(st.binary(min_size=16, max_size=16), max_size=8))

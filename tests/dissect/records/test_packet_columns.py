@@ -23,7 +23,7 @@ from rdmascope.captures.read.streams import Limits
 from rdmascope.captures.session.session import Session
 from rdmascope.dissect.frames import FrameBatch, Place
 from rdmascope.dissect.measure.filters import FrameRange, includes
-from rdmascope.dissect.onc.hashes import handle_hash
+from rdmascope.dissect.onc.naming import handle_hash
 from rdmascope.dissect.onc.shapes.registry import PROGRAMS
 from rdmascope.dissect.records.packet_columns import Find, ListedPackets, PacketColumnLister, packet_json
 from rdmascope.dissect.records.schema import placed

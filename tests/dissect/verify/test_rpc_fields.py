@@ -10,11 +10,11 @@ from hypothesis import given, strategies as st
 from playbook import nfs3, nfs4
 from playbook.rpc import Call, call_parts, whole
 from playbook.xdr_encode import done, op
-from rdmascope.dissect.onc.hashes import stateid_hash
+from rdmascope.dissect.onc.naming import stateid_hash
 from rdmascope.dissect.onc.shapes.messages import MessageTree, call_tree, reply_tree
 from rdmascope.dissect.onc.shapes.types import Node, SparseBytes, XdrInteger, XdrOpaque
 from rdmascope.dissect.verify.rpc_field_names import NAMES
-from rdmascope.dissect.verify.rpc_fields import (
+from rdmascope.dissect.verify.second_opinion import (
     DEPRECATED,
     DEPRECATED_STATEID,
     HASHES,

@@ -13,10 +13,9 @@ from playbook.xdr_encode import NUMBERS
 from playbook.xdr_values import values
 from rdmascope.captures.peer import rpc
 from rdmascope.captures.peer.endpoint import DdpItem, service, whole
-from rdmascope.captures.peer.nfs_server import state4
 from rdmascope.captures.peer.nfs_server.export import Export
 from rdmascope.captures.peer.nfs_server.file_system import NfsStatus
-from rdmascope.captures.peer.nfs_server.state4 import ANONYMOUS, BYPASS, CURRENT
+from rdmascope.captures.peer.nfs_server.nfs4 import ANONYMOUS, BYPASS, CURRENT
 from rdmascope.captures.peer.rpc import encoded
 from rdmascope.dissect.onc.rpc_header import NFS
 from rdmascope.dissect.onc.shapes.attributes4 import NUMBERED
@@ -336,7 +335,7 @@ def test_exchange_id_of_a_client_that_is_known(client: FileClient) -> None:
 
 
 def test_clients_beyond_the_maximum_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state4, "MAX_CLIENTS", 2)
+    monkeypatch.setattr("rdmascope.captures.peer.nfs_server.nfs4.MAX_CLIENTS", 2)
     export = Export(4 << 20)
     every = [FileClient(export) for _ in range(3)]
     every[0].begin(b"one")

@@ -7,7 +7,7 @@ import resource
 
 import pytest
 
-from rdmascope.captures.peer.verbs.devices import readable
+from rdmascope.captures.peer.verbs.interface import readable
 
 
 def test_more_descriptors_than_select_takes() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rdmascope.captures.peer.verbs import devices
+from rdmascope.captures.peer.verbs import interface
 from rdmascope.captures.peer.verbs.interface import VerbsError
 
 ADDRESSES = {"eth0": ["192.0.2.1", "fe80::1%eth0"], "eth0.7": ["192.0.2.129"], "eth1": ["198.51.100.1", "fe80::1%eth1"]}
@@ -12,8 +12,8 @@ ADDRESSES = {"eth0": ["192.0.2.1", "fe80::1%eth0"], "eth0.7": ["192.0.2.129"], "
 
 @pytest.fixture(autouse=True)
 def two_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(devices, "devices", lambda: {"rxe0": ["eth0", "eth0.7"], "siw0": ["eth1"]})
-    monkeypatch.setattr(devices, "addresses", ADDRESSES.__getitem__)
+    monkeypatch.setattr(interface, "devices", lambda: {"rxe0": ["eth0", "eth0.7"], "siw0": ["eth1"]})
+    monkeypatch.setattr(interface, "addresses", ADDRESSES.__getitem__)
 
 
 @pytest.mark.parametrize(
@@ -30,9 +30,9 @@ def two_devices(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_it_listens_where_it_was_told_or_on_one_device(
     device: str | None, source: str | None, listening: list[tuple[str, str]]
 ) -> None:
-    assert [*devices.listening_addresses(device, source)] == listening
+    assert [*interface.listening_addresses(device, source)] == listening
 
 
 def test_a_device_that_is_not_there() -> None:
     with pytest.raises(VerbsError, match="no RDMA device 'rxe1'; there are rxe0, siw0"):
-        [*devices.listening_addresses("rxe1", None)]
+        [*interface.listening_addresses("rxe1", None)]

@@ -10,6 +10,7 @@ from hypothesis import given, settings, strategies as st
 
 from rdmascope.dissect.layers.cm import (
     CM_MESSAGES,
+    MAD,
     CMAlternatePathResponse,
     CMDisconnectReply,
     CMDisconnectRequest,
@@ -23,7 +24,6 @@ from rdmascope.dissect.layers.cm import (
     CMServiceIDRequest,
     IPCMRequest,
 )
-from rdmascope.dissect.layers.mad import MAD
 from rdmascope.dissect.layers.private_data import RPCRDMAPrivateData, find_private_data
 from rdmascope.dissect.transport.rc.cm import ManagementMessage, read_cms
 
