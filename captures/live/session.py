@@ -54,7 +54,7 @@ from ..read.merge import OtherPoint
 from ..session.kernel_counters import CounterPoint
 from ..session.process_memory import trim
 from .device import STREAM, TRACED, Live, Source, StreamEnded, TraceSource, trouble_of
-from .keep import Keeper, TraceKeeper, Trigger
+from .keep import SECOND, Keeper, TraceKeeper, Trigger
 
 if TYPE_CHECKING:
     from prometheus_client import Counter, Gauge, Histogram
@@ -380,7 +380,6 @@ MAX_HELD = 2.0
 """The same where its counters say that it does: of a machine that is busy."""
 MARGIN = 400_000_000
 """Nanoseconds that a frame may need from the network to here."""
-SECOND = 1_000_000_000
 TIDY = 30
 """Seconds between two searches for memory that can be given back."""
 LOOKS = 0.5

@@ -24,7 +24,7 @@ from rdmascope.dissect.measure.statistics import PARTS, Statistics
 from rdmascope.dissect.named_tuple import NamedTuple
 from rdmascope.dissect.rpcrdma.message_trees import decoded_call, decoded_reply
 from rdmascope.dissect.rpcrdma.messages import Message
-from rdmascope.dissect.rpcrdma.rpc_table import FLAG_DAMAGE, STATES, ProcedureNames, RpcTable
+from rdmascope.dissect.rpcrdma.rpc_table import ERROR, FLAG_DAMAGE, STATES, ProcedureNames, RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import DUPLICATE_REPLY, Latency, Rpc
 from rdmascope.dissect.transport.health import TransportHealth
 from rdmascope.dissect.transport.operations import Kind, Operation
@@ -131,7 +131,6 @@ Kinds = tuple[ProcedureNames, str]
 """Procedure, and status or state."""
 PHASES = (*PARTS, "hung")
 """Of a bar, in the order of the wire."""
-ERROR = STATES.index("error")
 WHOLE = [STATES.index(state) for state in ("complete", "error", DUPLICATE_REPLY)]
 
 

@@ -13,9 +13,9 @@ from ..measure.file_names import CalledFile, NamedFile, PathedRows, PathLearner
 from ..measure.statistics import ProcedureKey, key_of_names
 from ..measure.time_cells import Peaks, TimeCells
 from ..named_tuple import NamedTuple
-from ..rpcrdma.rpc_table import RpcTable
+from ..rpcrdma.rpc_table import DUPLICATE, RpcTable
 from ..rpcrdma.slot_targets import NOT_KNOWN, slots_allowed
-from .rpc_facts import DUPLICATE, CallsOutstanding, columns_of
+from .rpc_facts import CallsOutstanding, columns_of
 
 MAX_BREAKDOWN_GROUPS = 512
 """Of a kind that are counted one by one; where there are more, those with the fewest RPCs are counted together, until

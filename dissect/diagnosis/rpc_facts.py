@@ -19,7 +19,7 @@ from ..measure.statistics import ProcedureKey, key_of_names, other_procedures, p
 from ..named_tuple import NamedTuple
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.messages import HEADER
-from ..rpcrdma.rpc_table import STATES, RpcTable
+from ..rpcrdma.rpc_table import DUPLICATE, RpcTable
 from ..rpcrdma.rpcs import DUPLICATE_REPLY, Rpc
 
 if TYPE_CHECKING:
@@ -244,8 +244,6 @@ MAX_UNANSWERED = 1000
 MAX_RECALLS = 1000
 HUNG = 1_000_000_000
 """Nanoseconds from which on it is worth some time what a call names that is outstanding."""
-DUPLICATE = STATES.index(DUPLICATE_REPLY)
-ERROR = STATES.index("error")
 
 
 class Unanswered(NamedTuple):

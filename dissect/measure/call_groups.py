@@ -15,13 +15,11 @@ from numpy.typing import NDArray
 from ..arrays import Int64s, take
 from ..onc.rpc_header import program_label
 from ..percentiles import LONGEST_NS, NO_SAMPLES, Distribution, Samples, added
-from ..rpcrdma.rpc_table import STATES, ProcedureNames, RpcNames, RpcTable
-from ..rpcrdma.rpcs import DUPLICATE_REPLY
+from ..rpcrdma.rpc_table import DUPLICATE, STATES, ProcedureNames, RpcNames, RpcTable
 from .statistics import PARTS
 from .time_cells import WideningRows, starts_of, summed
 from .time_options import parse_duration
 
-_DUPLICATE = STATES.index(DUPLICATE_REPLY)
 _ENDED = np.array([STATES.index("complete"), STATES.index("error")])
 
 
@@ -65,7 +63,7 @@ class CallColumns:
 
 def call_columns(table: RpcTable, passes: NDArray[np.bool_] | None = None) -> CallColumns:
     """The RPCs of a table that pass, in columns; all by default."""
-    kept = table.rows["state"] != _DUPLICATE
+    kept = table.rows["state"] != DUPLICATE
     if passes is not None:
         kept &= passes
     rows = take(table.rows, kept)

@@ -15,8 +15,7 @@ import numpy as np
 from ..arrays import Int64s, distinct, take
 from ..named_tuple import NamedTuple
 from ..percentiles import Distribution, Samples
-from ..rpcrdma.rpc_table import STATES, RpcTable
-from ..rpcrdma.rpcs import DUPLICATE_REPLY
+from ..rpcrdma.rpc_table import DUPLICATE, RpcTable
 from ..transport.connection import Connection
 from .statistics import ListedRpcs, ProcedureKey, SlowRpc, note_slowest, other_procedures
 
@@ -32,7 +31,6 @@ MAX_PROCEDURES = 128
 """In a slot; what comes after is counted as one."""
 MAX_CONNECTIONS = 64
 """That are counted apart, beside the one that is picked."""
-_DUPLICATE = STATES.index(DUPLICATE_REPLY)
 
 
 @dataclass(slots=True)
@@ -144,7 +142,7 @@ class LiveWindow:
             if number in self._newest or number == self.picked or room > 0:
                 room -= number not in self._newest
                 self._list(batch, number, places)
-        counted = (batch.rows["state"] != _DUPLICATE).nonzero()[0]
+        counted = (batch.rows["state"] != DUPLICATE).nonzero()[0]
         self._total += len(counted)
         for time, places in _grouped(batch.times // SLOT, counted):
             slot = self._slot(time * SLOT)

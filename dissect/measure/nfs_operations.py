@@ -38,7 +38,7 @@ from ..rpcrdma.rpc_fields import (
     reply_places,
     unread_calls,
 )
-from ..rpcrdma.rpc_table import FLAG_MISSING, FLAG_TRUNCATED, STATES, ProcedureNames, RpcTable
+from ..rpcrdma.rpc_table import DUPLICATE, FLAG_MISSING, FLAG_TRUNCATED, STATES, ProcedureNames, RpcTable
 from ..rpcrdma.rpcs import DUPLICATE_REPLY, Extent, Reassembled, Rpc
 from .file_names import MISSING_BYTES, NfsMessages, nfs_messages, opened_name
 
@@ -398,7 +398,7 @@ MAX_NEWEST = 4096
 """The last operations of a client that are remembered in their order."""
 OTHER_COMPOUND = "other COMPOUND"
 """One that the client of Linux does not send."""
-_DUPLICATE, _NO_CALL = (STATES.index(state) for state in (DUPLICATE_REPLY, "no call"))
+_NO_CALL = STATES.index("no call")
 _INCOMPLETE = FLAG_TRUNCATED | FLAG_MISSING
 
 
@@ -474,7 +474,7 @@ class WireOperations:
         """The contents of its RPCs must be held; ``point``: where they were captured."""
         rows = table.rows
         ended = np.where(rows["reply_end"] != 0, rows["reply_end"], rows["call_end"])
-        kept = np.flatnonzero((rows["state"] != _DUPLICATE) & (ended >= self.begin) & (ended <= self.end))
+        kept = np.flatnonzero((rows["state"] != DUPLICATE) & (ended >= self.begin) & (ended <= self.end))
         codes: dict[tuple[int, int, str], int] = {}
         each = [*self._keys(table, kept)]
         of_code = np.array([codes.setdefault(key, len(codes)) for key in each], np.int64)

@@ -26,7 +26,7 @@ from ..percentiles import NO_SAMPLES, Distribution, Samples, added, histogram
 from ..rpcrdma.analyzer import Analyzer
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.eviction import Evicted
-from ..rpcrdma.rpc_table import FLAG_TRUNCATED, STATES, ProcedureNames, RpcTable
+from ..rpcrdma.rpc_table import DUPLICATE, FLAG_TRUNCATED, STATES, ProcedureNames, RpcTable
 from ..rpcrdma.rpcs import DUPLICATE_REPLY, Latency, Rpc
 from ..units import plural
 from .time_cells import WideningRows, summed_by_time
@@ -218,7 +218,6 @@ def _common(reason: str, another: str) -> str:
 PARTS = ("call", "reads", "server", "writes", "reply", "retransmission")
 """Parts of ``Latency``: in the order of the wire, and what lies within any of them."""
 
-_DUPLICATE = STATES.index(DUPLICATE_REPLY)
 EXACT = 1 << 17
 """Latencies of a procedure that are kept as they are."""
 MAX_PROCEDURES = 2048
@@ -427,7 +426,7 @@ class Statistics:
         for notes, count in Counter(notes for _, notes in table.row_notes()).items():
             self.notes.add(notes, count)
         add_chunk_rows(self.transfers, table)
-        counted = table.rows["state"] != _DUPLICATE
+        counted = table.rows["state"] != DUPLICATE
         if some(counted):
             self._add(_Groups(table, counted))
 

@@ -9,11 +9,9 @@ from ..layers.characteristics_codes import CHARACTERISTICS, XCHAR_RBSIZ
 from ..layers.cm_codes import is_ipoib
 from ..layers.private_data_codes import PrivateData, find_private_data
 from ..named_tuple import NamedTuple
-from ..transport.connection import ENDS as ENDS, NONE_OF_EITHER, Connection, Pair
+from ..transport.connection import DEFAULT_INLINE as DEFAULT_INLINE, ENDS as ENDS, NONE_OF_EITHER, Connection, Pair
 from .negotiation import VERSION_2_INLINE, InForce, Negotiation
 
-DEFAULT_INLINE = 1024
-"""Inline threshold where the private data set none (RFC 8166, 3.3.2)."""
 IPOIB = "IP over InfiniBand"
 
 

@@ -85,6 +85,7 @@ from .rpc_numbers import LATE, ended_order
 from .rpcs import DUPLICATE_REPLY, Latency, Rpc
 
 STATES = ("complete", "error", "damaged", "undecidable", "no reply", "no call", DUPLICATE_REPLY)
+ERROR, DUPLICATE = STATES.index("error"), STATES.index(DUPLICATE_REPLY)
 
 FLAG_DAMAGE, FLAG_NOTES, FLAG_TRUNCATED, FLAG_MISSING, FLAG_AMBIGUOUS = 1, 2, 4, 8, 16
 """It has ``damage``; it has ``notes``; ``contents`` is 'truncated'; it is 'missing'; ``ambiguous``."""

@@ -17,10 +17,9 @@ from ...serial import PSN
 from ..connection import Connection, raised
 from ..operations import Delivered, Kind, Operation, Payload
 from ..runs import EXTRA, IMMEDIATE, INVALIDATE, RECENT, TRANSFER, RecentOperations, Run, SendRun, TransferRun
+from .lost_packets import ENDS, STARTS
 from .reads import DEFAULT_MTU, FULL, READ_REQUEST, RcReads, any_truncated, contradictions
 
-_STARTS = opcodes.IS_FIRST | opcodes.IS_ONLY
-_ENDS = opcodes.IS_LAST | opcodes.IS_ONLY
 _KIND = np.full(256, int(Kind.SEND), np.uint8)
 _KIND[opcodes.IS_WRITE] = Kind.WRITE
 _KIND[opcodes.IS_READ_REQUEST] = Kind.READ
@@ -140,14 +139,14 @@ class RequestAssembly:
 
     def gap(self, start: int, end: int, opcode: int) -> None:
         """PSNs [start, end) were sent but not captured; the packet behind them has ``opcode``."""
-        if self._waiting and _STARTS[opcode] and _ENDS[int(self._waiting[-1][1]["opcode"][-1])]:
+        if self._waiting and STARTS[opcode] and ENDS[int(self._waiting[-1][1]["opcode"][-1])]:
             return
         self.flush()
         if not self.partial:
             return
         first_psn, _, first = self.partial[0]
         kind = int(_KIND[int(first["opcode"][0])])
-        goes_on = not _STARTS[opcode] and int(_KIND[opcode]) == kind
+        goes_on = not STARTS[opcode] and int(_KIND[opcode]) == kind
         if goes_on and kind == _WRITE and opcodes.HAS_RETH[int(first["opcode"][0])]:
             goes_on = end < first_psn + -(-int(first["dma_length"][0]) // self._mtu(first))
         elif goes_on:
@@ -184,8 +183,8 @@ class RequestAssembly:
     def _divide(self, data: Bytes, rows: Rows, psns: Int64s, orders: Int64s) -> None:
         """``orders``: of each row the place behind which it stands."""
         opcode = rows["opcode"]
-        starts = places(_STARTS[opcode])
-        ends = places(_ENDS[opcode])
+        starts = places(STARTS[opcode])
+        ends = places(ENDS[opcode])
         kinds = _KIND[opcode]
         lead = len(rows) if not len(starts) else int(starts[0])
         if lead or self.partial:
@@ -202,7 +201,7 @@ class RequestAssembly:
             len(starts) == len(ends)
             and not some(starts[1:] != ends[:-1] + 1)
             and (not len(starts) or (int(starts[0]) == lead and int(ends[-1]) == tail - 1))
-            and not some((kinds[lead + 1 :] != kinds[lead:-1]) & ~_STARTS[opcode[lead + 1 :]])
+            and not some((kinds[lead + 1 :] != kinds[lead:-1]) & ~STARTS[opcode[lead + 1 :]])
         )
         if legal:
             if len(starts):
@@ -219,7 +218,7 @@ class RequestAssembly:
             self.close()
             return 0
         kind = _KIND[int((self.partial[0][2] if self.partial else rows)["opcode"][0])]
-        ends = places(_ENDS[rows["opcode"][:lead]])
+        ends = places(ENDS[rows["opcode"][:lead]])
         if len(ends) > 1 or (len(ends) and ends[0] != lead - 1) or (_KIND[rows["opcode"][:lead]] != kind).any():
             self._one_by_one(data, rows[:lead], psns[:lead], orders[:lead])
             return lead
@@ -243,10 +242,10 @@ class RequestAssembly:
             zip(rows["opcode"].tolist(), psns.tolist(), orders.tolist(), strict=True)
         ):
             self.order = max(self.order, order)
-            if _STARTS[opcode] or (self.partial and _KIND[opcode] != _KIND[int(self.partial[0][2]["opcode"][0])]):
+            if STARTS[opcode] or (self.partial and _KIND[opcode] != _KIND[int(self.partial[0][2]["opcode"][0])]):
                 self.close()
             self._open((psn, data, rows[index : index + 1]))
-            if _ENDS[opcode]:
+            if ENDS[opcode]:
                 self._flush_partial()
 
     def _emit_all(
@@ -405,7 +404,7 @@ class RequestAssembly:
         """The open message has its last packet."""
         parts, self.partial = self.partial, ()
         psn, data, rows = parts[0]
-        complete = bool(_STARTS[int(rows["opcode"][0])])
+        complete = bool(STARTS[int(rows["opcode"][0])])
         if complete and len(parts) == 1:
             self.emit(data, rows, psn)
         elif complete or rows["opcode"][0] not in (READ_REQUEST,):
@@ -416,7 +415,7 @@ class RequestAssembly:
         self.flush()
         if self.partial:
             parts, self.partial = self.partial, ()
-            self._emit_parts(parts, start_known=bool(_STARTS[int(parts[0][2]["opcode"][0])]), end_known=False)
+            self._emit_parts(parts, start_known=bool(STARTS[int(parts[0][2]["opcode"][0])]), end_known=False)
 
     def _emit_parts(self, parts: Sequence[tuple[int, Bytes, Rows]], start_known: bool, end_known: bool) -> None:
         """A message whose packets came in several runs, perhaps with gaps or without one of its ends."""

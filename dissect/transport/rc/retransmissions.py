@@ -18,7 +18,7 @@ from ...layers import opcodes
 from ...named_tuple import NamedTuple
 from ...serial import PSN
 from ..connection import Gap, fill_gaps, overlapping, with_gap
-from ..health import NegativeAcknowledgement
+from ..health import READ_REQUEST, NegativeAcknowledgement
 from ..retransmissions import DUPLICATE, LATE, NONE, OpenRetransmission, Retransmission, SenderLedger, Silences, Tally
 from .seen_psns import Parts, SentRequests, trimmed
 
@@ -28,8 +28,6 @@ RESTART = 1 << 16
 """A step of more PSNs than can be outstanding."""
 TIMEOUT_LEAST = 1_000_000
 """Nanoseconds; what comes again sooner, and without being asked for, was no timeout."""
-
-_READ_REQUEST = 0x0C
 
 
 class _Loss(NamedTuple):
@@ -281,7 +279,7 @@ class RcRetransmissions:
         soon = time - before_time < TIMEOUT_LEAST
         copied = soon and not self._numbered_apart(start, frame, before)
         cause = "timeout" if timed_out else DUPLICATE if copied else "unknown"
-        if int(rows["opcode"][a]) == _READ_REQUEST:
+        if int(rows["opcode"][a]) == READ_REQUEST:
             if beyond is not None and (got is None or start > before_psn or timed_out):
                 first = got or beyond
                 loss = _Loss("response", got is not None, *first)

@@ -25,11 +25,13 @@ from ..runs import Run
 from .assembly import RequestAssembly
 from .lost_packets import (
     COPIES_FOLLOW,
+    ENDS,
     GRACE_PACKETS,
     HELD_PACKETS,
     MAX_GIVEN_UP,
     NO_PACKETS,
     RESTART,
+    STARTS,
     WIDEST,
     AckHistory,
     Acknowledged,
@@ -51,9 +53,6 @@ from .seen_psns import SentRequests, Taken
 MAX_REUSED = 1000
 """PSN errors that a connection lists."""
 
-_STARTS = opcodes.IS_FIRST | opcodes.IS_ONLY
-_ENDS = opcodes.IS_LAST | opcodes.IS_ONLY
-
 
 class DetachedMessages:
     """Messages of one send queue that came behind a gap."""
@@ -73,7 +72,7 @@ class DetachedMessages:
 
     def goes_on(self, psn: int, opcode: int) -> bool:
         """Whether a message is open that goes on with this packet."""
-        return bool(self.assembly.partial) and psn == self._next and not _STARTS[opcode]
+        return bool(self.assembly.partial) and psn == self._next and not STARTS[opcode]
 
     def holds(self, psns: Int64s) -> Rows | None:
         """Which of these PSNs were reused; None for none at all."""
@@ -113,7 +112,7 @@ class DetachedMessages:
             zip(rows["opcode"].tolist(), rows["frame"].tolist(), rows["psn"].tolist(), strict=True)
         ):
             request = earlier.get(index)
-            if request is not None and (_STARTS[opcode] or not goes_on):
+            if request is not None and (STARTS[opcode] or not goes_on):
                 if self.assembly.reused is None:
                     self.assembly.reused = {}
                 self.assembly.reused[psn] = request.frame
@@ -121,7 +120,7 @@ class DetachedMessages:
                     verbs = opcodes.verb(opcode), opcodes.verb(request.opcode)
                     reused = ReusedPsn(frame, self.sender, psn, verbs[0], request.frame, verbs[1])
                     self.connection.reused_psns = *self.connection.reused_psns, reused
-            goes_on = not _ENDS[opcode]
+            goes_on = not ENDS[opcode]
         self.deliver(data, rows, psns)
         self._reusing = True
 
