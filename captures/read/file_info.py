@@ -21,6 +21,7 @@ from rdmascope.dissect.link.packets import decode
 from rdmascope.dissect.records.schema import Record, record
 from rdmascope.dissect.rpcrdma.analyzer import NFS_RDMA_PORT
 from rdmascope.dissect.rpcrdma.records import PORTS, RPC_RECORDS
+from rdmascope.dissect.trace.events import LOST
 from rdmascope.dissect.transport.connection import Registry
 from rdmascope.dissect.transport.iwarp.observer import IwarpObserver
 
@@ -135,7 +136,7 @@ def trace_info_record(trace: Trace) -> Record:
     damage: str | None = None
     try:
         for events in trace.batches():
-            known.update(event.name for event in events)
+            known.update(event.name for event in events if event.name != LOST)
             first, last = events[0].time if first is None else first, events[-1].time
     except CaptureError as error:
         damage = str(error)

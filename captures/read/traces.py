@@ -16,7 +16,7 @@ from contextlib import suppress
 from operator import itemgetter
 
 from rdmascope.dissect.named_tuple import NamedTuple
-from rdmascope.dissect.trace.events import EVENTS, RENAMED, Event, text_values
+from rdmascope.dissect.trace.events import EVENTS, LOST, RENAMED, Event, text_values
 from rdmascope.dissect.trace.ring_buffer import EventFormat, PageReader, Record, event_format
 
 from ..errors import CaptureError, Closing, system_errors
@@ -70,9 +70,11 @@ class TextEvents:
     def __init__(self) -> None:
         self.events = self.lost = 0
         self._rest = b""
+        self._time = 0
+        """Of the last event."""
 
     def take(self, piece: bytes, ended: bool = False) -> list[Event]:
-        """Those that EVENTS names, of the lines that are whole now; at the end also of the last."""
+        """Those that EVENTS names, and LOST, of the lines that are whole now; at the end also of the last."""
         whole, newline, rest = (self._rest + piece).rpartition(b"\n")
         self._rest = rest
         lines = whole.decode(errors="replace").split("\n") if newline else []
@@ -85,12 +87,14 @@ class TextEvents:
                 lost = _LOST.match(line)
                 if lost is not None:
                     self.lost += int(lost[1] or lost[2] or 1)
+                    if self.events:
+                        made.append(Event(self.events, self._time, LOST, 0, ()))
                 continue
             self.events += 1
             name = RENAMED.get(match["name"], match["name"])
+            self._time = int(match["seconds"]) * 1_000_000_000 + int(match["part"].ljust(9, "0"))
             if name in EVENTS and (values := text_values(name, match["text"])) is not None:
-                time = int(match["seconds"]) * 1_000_000_000 + int(match["part"].ljust(9, "0"))
-                made.append(Event(self.events, time, name, int(match["pid"]), values))
+                made.append(Event(self.events, self._time, name, int(match["pid"]), values))
         return made
 
 
@@ -214,13 +218,12 @@ class Trace(Closing):
         made: list[Event] = []
         make, offset = Event, header.offset
         for ready in _by_time([self._records(header, buffer, damage) for buffer in header.buffers]):
-            first = self.events + 1
-            self.events += len(ready)
-            made += [
-                make(number, time + offset, name, pid, values)
-                for number, (time, name, pid, values) in enumerate(ready, first)
-                if name
-            ]
+            number = self.events
+            for time, name, pid, values in ready:
+                number += name != LOST
+                if name:
+                    made.append(make(number, time + offset, name, pid, values))
+            self.events = number
             if len(made) >= BATCH:
                 yield made
                 made = []

@@ -422,7 +422,7 @@ def _message(row: dict[str, Any], side: str, initiator: int, first_time: int, la
         row[frames[1]],
         first_time,
         last_time,
-        row[f"{side}_send_bytes"],
+        row[f"{side}_send_bytes"] or 0,
         Payload(),
         invalidate=row["call_invalidated_handle"] if side == "call" else row["invalidated_handle"],
     )
@@ -436,7 +436,7 @@ def _message(row: dict[str, Any], side: str, initiator: int, first_time: int, la
         direction=_DIRECTIONS.get(row[f"{side}_rdma_direction"]),
         option=row[f"{side}_option"],
     )
-    return Message(operation, header, memoryview(b""), 0, 0, row[f"{side}_inline_bytes"])
+    return Message(operation, header, memoryview(b""), 0, 0, row[f"{side}_inline_bytes"] or 0)
 
 
 _DIRECTIONS = {name: number for number, name in DIRECTION_NAMES.items()}

@@ -490,7 +490,7 @@ class RpcBatch:
 
     def header_length(self, side: str) -> MaskedArray:
         """Bytes of the transport header."""
-        lengths = self.message("int", side, lambda message: message.header.length, None, None)
+        lengths = self.message("int", side, lambda message: message.header.length or None, None, None)
         is_row = self.table.is_row & self.rdma
         lengths[is_row] = self.rows[f"{side}_send"][is_row] - self.rows[f"{side}_inline"][is_row]
         return lengths

@@ -32,8 +32,8 @@ _HOST_TIMES = {host_time.column for host_time in HOST_TIMES}
 """Absent where no trace of a host's kernel tells of the RPC."""
 _PATH = [column.name for column in COLUMNS].index("path")
 _ALWAYS = {
-    "number", "connection", "direction", "xid", "client", "server", "state", "failed", "contents", "call_bytes",
-    "call_chunk_bytes", "reply_bytes", "reply_chunk_bytes", "chunks", "read_chunks", "write_chunks", "reply_chunks",
+    "number", "connection", "direction", "xid", "client", "server", "state", "failed", "contents",
+    "call_chunk_bytes", "reply_chunk_bytes", "chunks", "read_chunks", "write_chunks", "reply_chunks",
     "read_segments", "write_segments", "reply_segments", "psn_reused",
 }  # fmt: skip
 """Columns that every RPC has."""

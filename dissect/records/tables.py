@@ -370,9 +370,21 @@ def _sum(name: str, meaning: str, *columns: str) -> TableColumn:
     return _column(name, "int", meaning, lambda batch: batch.number(*columns))
 
 
-def _known(name: str, meaning: str, column: str, missing: int) -> TableColumn:
-    """A column of ``RpcTable.rows``, in which ``missing`` stands for what is not known."""
-    return _column(name, "int", meaning, lambda batch: batch.number(column, missing=batch.rows[column] == missing))
+def _known(name: str, meaning: str, column: str, missing: int, known_by: str = "") -> TableColumn:
+    """A column of ``RpcTable.rows``; where ``missing`` stands in it, or in ``known_by``, it is not known."""
+    return _column(
+        name, "int", meaning, lambda batch: batch.number(column, missing=batch.rows[known_by or column] == missing)
+    )
+
+
+def _size(name: str, meaning: str, side: str, *columns: str) -> TableColumn:
+    """The same sum, of a message of which a trace need not tell the length."""
+
+    def values(batch: RpcBatch) -> MaskedArray:
+        there = batch.called if side == "call" else batch.replied
+        return batch.number(*columns, missing=there & (batch.rows[f"{side}_send"] == 0))
+
+    return _column(name, "int", meaning, values)
 
 
 def _call(name: str, meaning: str, column: str) -> TableColumn:
@@ -486,12 +498,12 @@ _RPCS = Table(
         _part("server", "nothing of it on the wire"),
         _part("writes", "RDMA Writes"),
         _part("reply", "the reply's Send"),
-        _sum("call_bytes", "of the RPC call, inline and by Read chunk", "call_inline", "read_bytes"),
-        _call("call_inline_bytes", "of the RPC call, inside the Send", "call_inline"),
+        _size("call_bytes", "of the RPC call, inline and by Read chunk", "call", "call_inline", "read_bytes"),
+        _known("call_inline_bytes", "of the RPC call, inside the Send", "call_inline", 0, "call_send"),
         _sum("call_chunk_bytes", "of the RPC call, transferred by Read chunks", "read_bytes"),
-        _sum("reply_bytes", "of the RPC reply, inline and by Write and Reply chunk",
-             "reply_inline", "write_bytes", "reply_chunk_bytes"),
-        _reply("reply_inline_bytes", "of the RPC reply, inside the Send", "reply_inline"),
+        _size("reply_bytes", "of the RPC reply, inline and by Write and Reply chunk",
+              "reply", "reply_inline", "write_bytes", "reply_chunk_bytes"),
+        _known("reply_inline_bytes", "of the RPC reply, inside the Send", "reply_inline", 0, "reply_send"),
         _sum("reply_chunk_bytes", "of the RPC reply, transferred by Write and Reply chunks",
              "write_bytes", "reply_chunk_bytes"),
         _sum("chunks", "chunks that the call advertises", "read_chunks", "write_chunks", "reply_chunks"),
@@ -564,8 +576,8 @@ _RPCS = Table(
         _call("call_end_time_ns", "last packet of the call, in nanoseconds since the Unix epoch", "call_end"),
         _reply("reply_first_frame", "first frame of the reply", "reply_first_frame"),
         _reply("reply_time_ns", "first packet of the reply, in nanoseconds since the Unix epoch", "reply_time"),
-        _call("call_send_bytes", "of the call's Send", "call_send"),
-        _reply("reply_send_bytes", "of the reply's Send", "reply_send"),
+        _known("call_send_bytes", "of the call's Send", "call_send", 0),
+        _known("reply_send_bytes", "of the reply's Send", "reply_send", 0),
         _column("call_header_bytes", "int", "of the call's transport header",
                 lambda batch: batch.header_length("call")),
         _column("reply_header_bytes", "int", "of the reply's transport header",

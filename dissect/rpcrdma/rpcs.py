@@ -16,6 +16,8 @@ from ..units import duration
 from .conversation import Conversation
 from .messages import Message, Segment
 
+EVENTS_LOST = "events of the trace were lost while it was under way"
+"""A note: what is not told of it may have been among them."""
 DUPLICATE_REPLY = "duplicate reply"
 """The state of a second reply to a call; it is no RPC of its own."""
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from ..transport.connection import Connection
-from .rpcs import Rpc
+from .rpcs import EVENTS_LOST, Rpc
 from .xid_reuse import NOT_EXPECTED, XID_USED_AGAIN
 
 
@@ -24,7 +24,7 @@ def note_outstanding(rpcs: Iterable[Rpc], connections: Sequence[Connection], las
 
 def reply_may_be_missing(rpc: Rpc) -> bool:
     """It has a reply, or whether it got one is not known: packets of the replier are missing or could not be read, or
-    the caller used the XID for another call."""
+    events of a trace are missing, or the caller used the XID for another call."""
     if rpc.reply is not None or rpc.call is None or rpc.ambiguous:
         return True
     connection, replier = rpc.connection, 1 - rpc.call.operation.initiator
@@ -32,7 +32,7 @@ def reply_may_be_missing(rpc: Rpc) -> bool:
         connection.one_sided
         or bool(connection.unread_packets[replier] or connection.unread_messages[replier])
         or any(gap.frame > rpc.call.operation.first_frame for gap in connection.gaps[replier])
-        or any(note in (XID_USED_AGAIN, NOT_EXPECTED) for note in rpc.notes)
+        or any(note in (XID_USED_AGAIN, NOT_EXPECTED, EVENTS_LOST) for note in rpc.notes)
     )
 
 

@@ -19,7 +19,7 @@ from ..rpcrdma.unanswered import note_outstanding
 from ..transport.connection import Connection, ending_words
 from ..transport.health import CapturePoint, DirectionHealth, TransportHealth
 from .client import ClientSide
-from .events import EVENTS, Event
+from .events import EVENTS, LOST, Event
 from .rpcs import CmPair, RpcLog, TracedConnections
 from .server import ServerSide
 
@@ -154,6 +154,7 @@ class TraceMachine:
         for side, table in sides:
             for name, (method, fields) in table.items():
                 self._handlers[name] = getattr(side, method), _chooser(name, fields)
+        self._handlers[LOST] = self._lost, itemgetter(slice(0))
 
     def listen(self, listener: Callable[[Conversation], Listener | None] | None) -> None:
         """``listener`` makes the one of a new conversation."""
@@ -189,6 +190,13 @@ class TraceMachine:
         self.client.finish()
         self.server.finish()
         return self.log.take()
+
+    def _lost(self, number: int, time: int, pid: int) -> None:
+        """They may have been about any call that is under way."""
+        self.client.events_lost()
+        self.server.events_lost()
+        for rpc in self.log.backward.values():
+            self.log.events_lost(rpc)
 
     def _manage(self, number: int, time: int, pid: int, source: str, destination: str, event: int) -> None:
         if event == CONNECT_REQUEST:

@@ -17,6 +17,8 @@ from ..rpcrdma.messages import HEADER, Segment
 from ..rpcrdma.rpc_fields import KnownRpc
 from ..rpcrdma.rpcs import CREDITS, ChunkUse, HostTimes, Latency
 from .rpcs import (
+    CHUNKS_UNKNOWN,
+    NOT_RECEIVED,
     RDMA,
     SOCKET,
     Received,
@@ -31,6 +33,7 @@ from .rpcs import (
     nfs_status,
     reply_header,
     spans,
+    total_of,
 )
 
 READ_LIST, LONG_CALL, REPLY_CHUNK = 3, 4, 6
@@ -108,6 +111,8 @@ class ClientCall:
     rpc: KnownRpc | None = None
     transport: Transport | None = None
     """Of which it uses a credit."""
+    lost: bool = False
+    """Events were, in the meantime."""
 
 
 class ClientSide:
@@ -140,10 +145,12 @@ class ClientSide:
         """By file handle: the directory in which it was opened, and its name there, of the last files."""
         self._registering: dict[int, ClientCall] = {}
         """By memory registration: the call that revokes it."""
+        self._shows_credits = False
+        """Whether it is told when a call by RDMA may be sent: older kernels do not."""
 
     def finish(self) -> None:
         """The trace is over."""
-        for call in self._calls.values():
+        for call in self.under_way():
             self._close(call, None)
         self._calls.clear()
         for rpc in [*self._log.backward.values()]:
@@ -160,6 +167,19 @@ class ClientSide:
             self._unanswered(rpc)
         for number in connections:
             self._transports.pop(number, None)
+
+    def events_lost(self) -> None:
+        """Each thread may be at another call now."""
+        for by_thread in (self._sending, self._received, self._answered, self._initiated):
+            by_thread.clear()
+        for call in self.under_way():
+            call.lost = True
+            if call.rpc is not None:
+                self._log.events_lost(call.rpc)
+
+    def under_way(self) -> list[ClientCall]:
+        """Calls that are not over."""
+        return [*self._calls.values()]
 
     def outstanding(self) -> list[KnownRpc]:
         """Calls without a reply so far."""
@@ -239,6 +259,7 @@ class ClientSide:
             call.sleeping = None
 
     def reserve_credit(self, number: int, time: int, pid: int, task: int, client: int) -> None:
+        self._shows_credits = True
         call = self._calls.get((task, client))
         if call is not None and call.encoded is None:
             call.encoded = time
@@ -248,8 +269,6 @@ class ClientSide:
         call = self._call(task, client, True)
         call.send, call.length = time, length
         self._sending[pid] = call
-        if call.encoded is None:
-            call.encoded = time
         call.chunks = TracedChunks()
 
     def chunk_read(
@@ -365,6 +384,7 @@ class ClientSide:
                 )
             call.xid = xid
             self._sent(call, conversation, number, time, 0, 0, None)
+            call.transmit = time
 
     def _sent(
         self,
@@ -391,6 +411,10 @@ class ClientSide:
         rpc.chunks = call.chunks.all()
         add_lists(rpc.call.header, rpc.chunks, False)
         call.rpc, call.post, call.transmit = rpc, time, None
+        if call.lost:
+            self._log.events_lost(rpc)
+        if call.marshalled and call.chunks.header_length() != header:
+            rpc.notes += (CHUNKS_UNKNOWN,)
         self._log.called(rpc)
 
     # The reply.
@@ -424,8 +448,12 @@ class ClientSide:
         if call.transport is not None:
             call.transport.granted = credits
             self._free(call)
-        came = self._received.pop(pid, None) or Received(number, time, 0)
-        call.receive, call.reply = came.time, time
+        came = self._received.pop(pid, None)
+        call.reply = time
+        if came is None:
+            came = Received(number, time, 0)
+        else:
+            call.receive = came.time
         if came.queue is not None:
             self._receiving[came.queue] = call.rpc.conversation
         self._answered[pid] = call
@@ -525,22 +553,33 @@ class ClientSide:
         if reply is None:
             self._unanswered(rpc)
             return
-        if rpc.connection.transport == RDMA and reply.header.procedure != RDMA_ERROR:
+        if any(use.returned is None for chunk in call.chunks.writes for use in chunk.segments):
+            rpc.notes += (CHUNKS_UNKNOWN,)  # Each comes back, with what was written (RFC 8166, 4.4.6.2).
+        if reply.header.procedure != RDMA_ERROR:
             call.chunks.finish_reads()
+        if call.decode is None or rpc.notes:
+            reply.operation.length = reply.inline_length = 0
+            reply.header.procedure = None if reply.header.procedure == RDMA_MSG else reply.header.procedure
+        elif rpc.connection.transport == RDMA and reply.header.procedure != RDMA_ERROR:
             reply.header.length, reply.header.procedure = reply_header(rpc.chunks)
             add_lists(reply.header, rpc.chunks, True)
             reply.inline_length = max(0, reply.operation.length - reply.header.length)
         status = call.status or 0
         if rpc.fields.offset is not None and status >= 0:
             rpc.moved = call.status
-        rpc.status, rpc.failed = "OK" if call.status is not None else "", False
+        rpc.status, rpc.failed = "OK" if call.status is not None and not call.lost else "", False
         if call.error is not None:
             rpc.status, rpc.failed = call.error, True
         elif status < 0:
             rpc.status, rpc.failed = errorcode.get(-status, f"error {status}"), True
         assert rpc.call is not None
-        total = max(0, reply.operation.last_time - rpc.call.operation.first_time)
-        rpc.latency = Latency(total, 0, 0, 0, 0, 0)  # The wire's parts are not told.
+        if call.receive is not None or rpc.backward:
+            total = max(0, reply.operation.last_time - rpc.call.operation.first_time)
+            rpc.latency = Latency(total, 0, 0, 0, 0, 0)  # The wire's parts are not told.
+        else:
+            rpc.notes += (NOT_RECEIVED.format("reply"),)
+        if call.encoded is None and (rpc.connection.transport == SOCKET or not self._shows_credits):
+            call.encoded = call.send
         rpc.host = None if rpc.backward else client_times(call, execute)
         self._log.end(rpc)
 
@@ -563,9 +602,11 @@ def client_times(call: ClientCall, execute: int | None) -> HostTimes:
     begin, end = call.begin, call.end
     if execute is not None and end is not None:
         begin = end - execute
-    sent = call.post if call.transmit is None or (call.receive or 0) < call.transmit else call.transmit
+    sent = call.post if (call.receive or 0) < (call.transmit or 0) else call.transmit
+    # A task that did not sleep yet is not woken: how long it took to revoke its memory is then not seen.
+    wake = call.reply if call.wake is None and not call.lost else call.wake
     moments = (
-        begin, call.encode, call.encoded, call.send, call.post, sent, call.receive, call.reply, call.wake, call.decode,
+        begin, call.encode, call.encoded, call.send, call.post, sent, call.receive, call.reply, wake, call.decode,
         end,
     )  # fmt: skip
     (
@@ -573,21 +614,17 @@ def client_times(call: ClientCall, execute: int | None) -> HostTimes:
     ) = spans(moments, end)  # fmt: skip
     chunked = bool(call.rpc is not None and call.rpc.chunks)
     return HostTimes(
-        None if begin is None else _sum(reserved, credit),
-        None if begin is None else _sum(encoded, 0 if chunked else marshalled),
+        total_of(reserved, credit),
+        total_of(encoded, 0 if chunked else marshalled),
         marshalled if chunked else 0,
         posted,
         wire,
-        completed if call.invalidations else _sum(completed, invalidated),
-        invalidated if call.invalidations else 0,
-        None if call.decode is None else woken,
-        None if end is None else decoded,
+        completed if call.invalidations else total_of(completed, invalidated),
+        0 if not call.invalidations else None if call.wake is None else invalidated,
+        woken,
+        decoded,
         registration_wait=call.waited,
         failed_registrations=call.failed,
         waits=tuple(sorted(call.waits.items())),
         local_invalidations=call.invalidations,
     )
-
-
-def _sum(*values: int | None) -> int | None:
-    return None if None in values else sum(value for value in values if value is not None)

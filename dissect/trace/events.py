@@ -12,6 +12,8 @@ from functools import partial
 from ..named_tuple import NamedTuple
 
 Value = int | str | None
+LOST = "lost"
+"""Name of what is no tracepoint: behind the event in front of it some were lost."""
 
 
 class Event(NamedTuple):

@@ -12,7 +12,7 @@ from ipaddress import IPv4Address, IPv6Address
 from operator import itemgetter
 
 from ..named_tuple import NamedTuple
-from .events import EVENTS, LONG, RENAMED, Value
+from .events import EVENTS, LONG, LOST, RENAMED, Value
 
 PADDING, TIME_EXTEND, TIME_STAMP = 29, 30, 31
 """``type_len`` of what is no event; smaller ones are an event's length in words, 0: that follows."""
@@ -169,6 +169,7 @@ class PageReader:
         if commit & MISSED_EVENTS:
             stored = commit & MISSED_STORED and end + 8 <= len(page)
             self.missed += int.from_bytes(page[end : end + 8], "little" if self._little else "big") if stored else 1
+            records.append((time, LOST, 0, _OTHER))
         word, start, formats, little = self._word.unpack_from, self._start.unpack_from, self._formats, self._little
         page += bytes(12)  # So that the last word can be looked at as if an event began there.
         while at + 4 <= end:

@@ -20,7 +20,7 @@ from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.listeners import Listener
 from ..rpcrdma.messages import HEADER, Message, ReadChunk, Segment, TransportHeader, WriteChunk
 from ..rpcrdma.rpc_fields import KnownRpc
-from ..rpcrdma.rpcs import ChunkUse, HostTrouble, Rpc, SegmentUse
+from ..rpcrdma.rpcs import EVENTS_LOST, ChunkUse, HostTrouble, Rpc, SegmentUse
 from ..transport.connection import Connection, Endpoint
 from ..transport.operations import SEND, Operation, Payload
 
@@ -93,6 +93,11 @@ class RpcLog:
         self._passed(rpc, rpc.reply, rpc.conversation.note_granted)
         self._listener(rpc).reply_sent(rpc)
 
+    def events_lost(self, rpc: KnownRpc) -> None:
+        """While it was under way."""
+        if EVENTS_LOST not in rpc.notes:
+            rpc.notes += (EVENTS_LOST,)
+
     def _passed(self, rpc: KnownRpc, message: Message | None, note_credits: Callable[[int], None]) -> None:
         assert message is not None
         connection, operation, credits = rpc.connection, message.operation, message.header.credits
@@ -120,6 +125,8 @@ PROGRAMS = {
     "nfs4_cb": NFS_CALLBACK, "NFSv4 callback": NFS_CALLBACK,
 }  # fmt: skip
 """What Linux calls programs, as client and as server."""
+CHUNKS_UNKNOWN = "not all of its chunks are told"
+NOT_RECEIVED = "when its {} was received is not told"
 NOT_IN_TRACE = "missing"
 """``Rpc.contents``: a trace tells of messages, and has none of their bytes."""
 _NUMBERS = {(key, name): number for key, names in PROCEDURES.items() for number, name in enumerate(names)}
@@ -188,7 +195,7 @@ def message(
     procedure: int | None = RDMA_MSG,
 ) -> Message:
     """A Send of ``length`` bytes that a trace tells of, ``header`` of them the transport header; ``number`` and
-    ``time`` of the event."""
+    ``time`` of the event.  Its length is 0 where it is not told."""
     operation = Operation(SEND, sender, number, number, time, time, length, Payload())
     known = TransportHeader(xid, 1, credits, procedure, length=header)
     return Message(operation, known, _NOTHING, 0, 0, max(0, length - header) if inline is None else inline)
@@ -231,6 +238,16 @@ class TracedChunks:
         """In the order of the header."""
         return [*self.reads, *self.writes, *self.reply]
 
+    def header_length(self) -> int:
+        """Bytes of the transport header that has these chunks (RFC 8166, 4)."""
+        reads = sum(24 * len(chunk.segments) for chunk in self.reads)
+        return (
+            HEADER
+            + reads
+            + sum(8 + 16 * len(chunk.segments) for chunk in self.writes)
+            + sum(4 + 16 * len(chunk.segments) for chunk in self.reply)
+        )
+
     def returned(self, handle: int, length: int, offset: int) -> None:
         """A segment that the reply gives back."""
         for chunk in (*self.writes, *self.reply):
@@ -266,15 +283,21 @@ def nfs_status(version: int | None, status: int) -> str:
 
 
 def spans(moments: Sequence[int | None], end: int | None = None) -> list[int | None]:
-    """Between each two moments, none of which is before one in front of it or behind ``end``; None: not told."""
+    """Between each two moments, none of which is before one in front of it or behind ``end``; None: one of the two is
+    not told."""
     known: list[int | None] = []
     before = None
     for moment in moments:
         if moment is not None:
             before = moment if before is None else max(before, moment)
             before = before if end is None else min(before, end)
-        known.append(before)
+        known.append(None if moment is None else before)
     return [None if first is None or last is None else last - first for first, last in pairwise(known)]
+
+
+def total_of(*spans: int | None) -> int | None:
+    """None: one of them is not told."""
+    return None if None in spans else sum(span for span in spans if span is not None)
 
 
 RDMA = "RDMA"

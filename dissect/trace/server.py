@@ -17,9 +17,11 @@ from ..onc.xdr import round_up
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.messages import HEADER, Segment
 from ..rpcrdma.rpc_fields import KnownRpc
-from ..rpcrdma.rpcs import ChunkUse, HostTimes, Latency
+from ..rpcrdma.rpcs import EVENTS_LOST, ChunkUse, HostTimes, Latency
 from .client import ClientSide
 from .rpcs import (
+    CHUNKS_UNKNOWN,
+    NOT_RECEIVED,
     RDMA,
     Received,
     RpcLog,
@@ -34,6 +36,7 @@ from .rpcs import (
     reply_header,
     socket_parts,
     spans,
+    total_of,
 )
 
 OP = "OP_"
@@ -85,11 +88,12 @@ class ServerCall:
     execute: int | None = None
     """Nanoseconds, as the kernel counts them."""
     file_begin: int | None = None
-    file_time: int = 0
+    file_time: int | None = 0
+    """None: that began before it is told of."""
     operations: list[str] = field(default_factory=list)
     status: int | None = None
     answered: int | None = None
-    encoded: int = 0
+    encoded: int | None = None
     """Bytes of the reply."""
     written: int | None = None
 
@@ -130,14 +134,12 @@ class ServerSide:
 
     def finish(self) -> None:
         """The trace is over."""
-        for call in [*self._open.values()]:
-            self._close(call, None)
-        for call in [*self._sends.values()]:
+        for call in self.under_way():
             self._close(call, None)
 
     def forget(self, connections: set[int]) -> None:
         """These are no more looked at; calls on them end."""
-        for call in (*self._open.values(), *self._sends.values()):
+        for call in self.under_way():
             if call.rpc.connection.number in connections:
                 self._close(call, None)
         self._open = {xid: call for xid, call in self._open.items() if call.rpc.connection.number not in connections}
@@ -146,6 +148,17 @@ class ServerSide:
         for kept in (self._received, self._segments, self._transfers):
             for key in [key for key in kept if key[0] in gone]:
                 del kept[key]
+
+    def events_lost(self) -> None:
+        """Each thread may be at another call now, until an event names its XID."""
+        for call in self.under_way():
+            self._log.events_lost(call.rpc)
+        for by_thread in (self._threads, self._dequeued, self._headers):
+            by_thread.clear()
+
+    def under_way(self) -> list[ServerCall]:
+        """Calls whose replies' Sends are not complete."""
+        return [*self._open.values(), *self._sends.values()]
 
     def outstanding(self) -> list[KnownRpc]:
         """Calls without a reply so far."""
@@ -219,8 +232,8 @@ class ServerSide:
         came = self._received.pop((queue, identity), None)
         taken = self._dequeued.pop(pid, None)
         thread = None
-        if taken is not None and (since := taken.enqueued if came is None else came.time) is not None:
-            thread = taken.transport.waited(since)
+        if taken is not None and taken.enqueued is not None:
+            thread = taken.transport.waited(taken.enqueued if came is None else came.time)
         conversation = self._queues.get(queue)
         answered = self._log.backward.get(xid)
         if answered is not None and answered.conversation is conversation and came is not None:
@@ -237,10 +250,8 @@ class ServerSide:
         chunks = _chunks(segments, header)
         call = ServerCall(rpc, chunks, None if came is None else came.time, taken, thread)
         rpc.chunks = chunks.all()
-        first = came or Received(number, time, header)
-        rpc.call = message(
-            0, first.number, first.time, xid, credits, first.length or header, header, procedure=procedure
-        )
+        first = came or Received(number, time, 0)
+        rpc.call = message(0, first.number, first.time, xid, credits, first.length, header, procedure=procedure)
         add_lists(rpc.call.header, rpc.chunks, False)
         before = self._open.pop(xid, None)
         if before is not None:
@@ -279,7 +290,9 @@ class ServerSide:
 
     def _at(self, pid: int, xid: int) -> ServerCall | None:
         call = self._threads.get(pid)
-        return call if call is not None and call.rpc.xid == xid else self._open.get(xid)
+        if (call is None or call.rpc.xid != xid) and (call := self._open.get(xid)) is not None:
+            self._threads[pid] = call
+        return call
 
     def operation(self, number: int, time: int, pid: int, name: str, status: int) -> None:
         call = self._threads.get(pid)
@@ -304,8 +317,9 @@ class ServerSide:
 
     def file_end(self, number: int, time: int, pid: int, xid: int, length: int) -> None:
         call = self._at(pid, xid)
-        if call is not None and call.file_begin is not None:
-            call.file_time += time - call.file_begin
+        if call is not None:
+            begin, before = call.file_begin, call.file_time
+            call.file_time = None if begin is None or before is None else before + time - begin
             call.file_begin, call.rpc.moved = None, length
 
     # It is answered.
@@ -354,13 +368,18 @@ class ServerSide:
             return
         rpc = call.rpc
         self._sending[queue] = rpc.conversation
+        assert rpc.call is not None
+        if call.chunks.header_length() != rpc.call.header.length:
+            rpc.notes += (CHUNKS_UNKNOWN,)
         header, procedure = reply_header(rpc.chunks)
-        inline = 0
+        header, inline = length or header, 0
         if procedure != RDMA_NOMSG:
             moved = sum(round_up(chunk.returned or 0) for chunk in rpc.chunks if chunk.kind == "write")
-            inline = max(0, call.encoded - moved)
-        header = length or header
-        rpc.reply = message(1, number, time, rpc.xid, None, header + inline, header, inline, procedure)
+            inline = max(0, (call.encoded or 0) - moved)
+        whole = header + inline
+        if call.encoded is None or rpc.notes:  # More chunks may have been returned than those that were told of.
+            whole = inline = 0
+        rpc.reply = message(1, number, time, rpc.xid, None, whole, header, inline, procedure)
         rpc.reply.operation.invalidate = invalidated or None
         add_lists(rpc.reply.header, rpc.chunks, True)
         self._log.replied(rpc)
@@ -400,18 +419,24 @@ class ServerSide:
         if rpc.reply is None:
             rpc.state = "no reply"
         else:
-            assert rpc.call is not None
+            if call.chunks.reads:
+                call.chunks.finish_reads()
+                if call.read is None or call.read_posted is None:
+                    rpc.notes += ("when its RDMA Reads were made is not told",)
+            if rpc.version == 4 and "PUTFH" not in call.operations and rpc.fields.offset is None:
+                rpc.fields = rpc.fields._replace(handle=None)  # It need not be the call's.
             if call.status is not None and rpc.program == NFS:
                 rpc.operations = tuple(call.operations)
-                if "PUTFH" not in rpc.operations:  # The handle is not the call's.
-                    rpc.fields = rpc.fields._replace(handle=None)
                 rpc.status = nfs_status(4, call.status)
                 rpc.failed = bool(call.status)
-            total = max(0, rpc.reply.operation.last_time - rpc.call.operation.first_time)
-            reads = 0
-            if call.read is not None and call.read_posted is not None:
-                reads = min(call.read - call.read_posted, total)
-            rpc.latency = Latency(total, 0, reads, total - reads, 0, 0)
+            if call.received is not None:
+                total = max(0, rpc.reply.operation.last_time - call.received)
+                reads = 0
+                if call.read is not None and call.read_posted is not None:
+                    reads = min(call.read - call.read_posted, total)
+                rpc.latency = Latency(total, 0, reads, total - reads, 0, 0)
+            else:
+                rpc.notes += (NOT_RECEIVED.format("call"),)
             rpc.host = server_times(call, completed)
         self._log.end(rpc)
 
@@ -448,24 +473,28 @@ def server_times(call: ServerCall, completed: int | None) -> HostTimes:
         # It is measured behind the moment that the event has: where an interrupt came between, that was later.
         started = max(answered - call.execute, call.read or 0, taken.time if taken is not None else 0)
         answered = started + call.execute
-    reading = call.read_posted if call.read is not None else None
-    moments = (
-        call.received, None if taken is None else taken.time, reading, call.read, started, answered,
-        call.written, completed,
-    )  # fmt: skip
+    dequeued = None if taken is None else taken.time
+    reading, read, written = call.read_posted, call.read, call.written
+    whole = EVENTS_LOST not in call.rpc.notes
+    if whole and not call.chunks.reads:
+        reading = read = dequeued
+    if whole and written is None and not any(chunk.returned for chunk in call.chunks.all()):
+        written = answered
+    moments = call.received, dequeued, reading, read, started, answered, written, completed
     queued, decoded, reads, left, executed, writes, sent = spans(moments)
-    beginning = sum(span for span in (queued, decoded, left) if span is not None)
-    thread = call.thread
-    if thread is not None and queued is not None:
-        thread = min(thread, queued)
-        beginning -= thread
+    file_time = call.file_time if call.file_begin is None else None
+    thread = None
+    if call.thread is not None and queued is not None:
+        thread = min(call.thread, queued)
+    if queued is not None:
+        queued = None if thread is None else queued - thread
     return HostTimes(
-        received=None if call.received is None else beginning,
+        received=total_of(queued, decoded, left),
         thread=thread,
         reads=reads,
-        executed=None if executed is None else max(0, executed - call.file_time),
-        file_system=call.file_time,
+        executed=None if executed is None or file_time is None else max(0, executed - file_time),
+        file_system=file_time,
         writes=writes,
-        sent=None if completed is None else sent,
+        sent=sent,
         answered=None if call.rpc.latency is None else call.rpc.latency.total,
     )

@@ -14,7 +14,7 @@ from hypothesis import given, strategies as st
 
 from rdmascope.captures.errors import CaptureError
 from rdmascope.captures.read.traces import Trace, is_trace
-from rdmascope.dissect.trace.events import EVENTS, Event
+from rdmascope.dissect.trace.events import EVENTS, LOST, Event
 
 from .trace_writer import encode, option, pages, split_formats, write_6, write_7
 
@@ -140,12 +140,16 @@ def test_a_page_whose_times_go_back_ends(tmp_path: Path) -> None:
     assert sorted(event.time for event in events(path)) == [50, 60, 100, 200]
 
 
-def test_lost_events_are_counted(tmp_path: Path) -> None:
+def test_lost_events_are_counted_where_they_were_lost(tmp_path: Path) -> None:
     path = tmp_path / "t.dat"
     records = sent()
+    path.write_bytes(write_7(FORMATS, [pages(records, "<")]))
+    whole = events(path)
     path.write_bytes(write_7(FORMATS, [pages(records, "<", {2: 30})]))
     with Trace(path) as trace:
-        assert [event.name for batch in trace.batches() for event in batch] == [name for _, name, _ in TOLD]
+        found = [event for batch in trace.batches() for event in batch]
+        assert [event for event in found if event.name != LOST] == whole
+        assert found[2].name == LOST
         assert trace.lost == 30
     path.write_bytes(
         write_6(FORMATS, [pages(records, "<")], "<", option(2, b"entries: 5\noverrun: 71\ncommit overrun: 2\n\0"))
@@ -219,6 +223,7 @@ def test_other_texts(tmp_path: Path, text: str, lost: int, last: int) -> None:
     assert [(event.number, event.time, event.name, event.pid) for event in found] == [
         (1, 64_669_154_000, "xprtrdma_wc_send", 38),
         (2, last, "rpc_clnt_new", 0),
+        *([(2, last, LOST, 0)] if lost else []),
     ]
     assert found[0].values == (1, 51, 0)
     assert found[1].values == (3, "::1", "20049", "nfs", "x")

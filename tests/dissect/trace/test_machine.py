@@ -3,18 +3,20 @@
 from collections.abc import Sequence
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
-from playbook.traces import ENDS, KWORKER, MILLISECOND, NFSD, Client, Server, client
+from playbook.traces import ENDS, KWORKER, MICROSECOND, MILLISECOND, NFSD, Client, Server, client, server
 from rdmascope.captures.read.traces import TextEvents, Trace
 from rdmascope.dissect.diagnosis.facts import Gathered, diagnose
 from rdmascope.dissect.onc.rpc_header import NFS_CALLBACK
+from rdmascope.dissect.records.rpc_lines import rpc_record
 from rdmascope.dissect.rpcrdma.analyzer import Options
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
-from rdmascope.dissect.rpcrdma.rpcs import Rpc
+from rdmascope.dissect.rpcrdma.rpcs import EVENTS_LOST, Rpc
 from rdmascope.dissect.trace.analyzer import TraceAnalyzer
-from rdmascope.dissect.trace.events import EVENTS, LONG, Event
+from rdmascope.dissect.trace.events import EVENTS, LONG, LOST, Event
 
 HERE = Path(__file__).parents[2] / "captures" / "read"
 
@@ -62,6 +64,14 @@ rpc_xdr_recvfrom: task:23@5 head=[00000000a1,112] page=0 tail=[00000000a1,0] len
 rpc_task_end: task:23@5 flags=SENT runstate=ACTIVE status=0 action=0
 rpc_stats_latency: task:23@5 xid=0x7bd6051a nfsv3 GETATTR backlog=5 rtt=90 execute=120
 """
+
+
+def begun(host: type[Client | Server], how: dict[str, Any]) -> Client | Server:
+    """Two calls."""
+    made = host()
+    for xid in (1, 2):
+        made.call(xid, **how)
+    return made
 
 
 def rpcs_of(lines: str) -> list[Rpc]:
@@ -256,3 +266,72 @@ def test_calls_behind_one_without_a_registration_wait_for_it_too() -> None:
         assert host_times is not None and 3 <= (host_times.registration_wait or 0) / MILLISECOND < 3.1
     assert waited[3] is not None and [queue for queue, time in waited[3].waits] == ["xprt_sending"]
     assert 1 <= waited[3].waits[0][1] / MILLISECOND < 1.1
+
+
+CLIENT = {"chunk": 8192, "revokes": 1}
+SERVER = {"thread": 1.0, "file_system": 1.0}
+NOT_MISSED = {"xprtrdma_mr_localinv", "rpc_task_wakeup", "svc_send"}
+"""There are calls without these."""
+BEGINS = {"time_ns", "call_end_time_ns"}
+"""Where the receive is unknown: when the header was decoded."""
+
+
+@pytest.mark.parametrize(
+    ("host", "how", "name"),
+    [
+        (host, how, name)
+        for host, how in ((Client, CLIENT), (Server, SERVER))
+        for name in sorted({event.name for event in begun(host, how).events} - NOT_MISSED)
+    ],
+)  # fmt: skip
+def test_a_value_is_right_unknown_or_noted_whichever_event_is_not_enabled(
+    host: type[Client | Server], how: dict[str, float], name: str
+) -> None:
+    made = begun(host, how)
+    whole = rpc_record(made.rpcs()[-1])
+    made.events = [event for event in made.events if event.name != name]
+    for rpc in made.rpcs()[-1:]:
+        found = rpc_record(rpc)
+        wrong = {
+            key for key, value in found.items()
+            if isinstance(value, int) and isinstance(whole[key], int) and not key.endswith("_frame")
+            and abs(value - whole[key]) > 10 * MICROSECOND * key.endswith("_ns")
+        }  # fmt: skip
+        assert rpc.state != "complete" or rpc.notes or wrong <= {"number", *BEGINS}
+
+
+@pytest.mark.parametrize("host", [Client, Server])
+def test_what_is_under_way_when_events_are_lost_is_noted(host: type[Client | Server]) -> None:
+    """Its reply may have been among them: whether the call hangs is unknown."""
+    made = begun(host, {})
+    made.call(3)
+    answered = {"xprtrdma_reply", "svcrdma_post_send"}
+    at = max(index for index, event in enumerate(made.events) if event.name in answered)
+    lost = made.events[at]._replace(name=LOST, pid=0, values=())
+    made.events[at:] = [lost]
+    first, second, third = made.rpcs()
+    assert (first.state, first.notes, second.state, second.notes) == ("complete", (), "complete", ())
+    assert (third.state, third.notes, third.outstanding) == ("no reply", (EVENTS_LOST,), None)
+
+
+def test_a_status_may_have_been_lost() -> None:
+    made = client(2)
+    at = max(index for index, event in enumerate(made.events) if event.name == "xprtrdma_reply") + 1
+    made.events.insert(at, made.events[at]._replace(name=LOST, pid=0, values=()))
+    first, second = made.rpcs()
+    assert (first.status, first.notes) == ("OK", ())
+    assert (second.state, second.status, second.notes) == ("complete", "", (EVENTS_LOST,))
+
+
+def test_a_thread_is_at_another_call_behind_lost_events() -> None:
+    """The Send that a thread posts there is not the reply of the call at which it was before."""
+    made = server(1)
+    made.receives(2)
+    made.passes("svc_xprt_dequeue", NFSD, **ENDS)
+    made.passes("svcrdma_decode_rqst", NFSD, cq_id=2, completion_id=2, xid=2, vers=1, credits=128, proc=0, hdrlen=28)
+    made.passes("svc_xdr_recvfrom", NFSD, xid=2, msg_len=100)
+    made.passes(LOST, 0)
+    made.passes("svc_xdr_sendto", NFSD, xid=3, msg_len=4000)
+    made.passes("svcrdma_post_send", NFSD, cq_id=1, completion_id=5, num_sge=1, inv_rkey=0)
+    made.passes("svcrdma_wc_send", KWORKER, cq_id=1, completion_id=5)
+    assert [(rpc.xid, rpc.state) for rpc in made.rpcs()] == [(1, "complete"), (2, "no reply")]
