@@ -18,6 +18,8 @@ from .messages import Message, Segment
 
 EVENTS_LOST = "events of the trace were lost while it was under way"
 """A note: what is not told of it may have been among them."""
+REPLY_NOT_SEEN = "it was answered; the reply is not told"
+"""A note."""
 DUPLICATE_REPLY = "duplicate reply"
 """The state of a second reply to a call; it is no RPC of its own."""
 

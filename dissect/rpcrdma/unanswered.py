@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from ..transport.connection import Connection
-from .rpcs import EVENTS_LOST, Rpc
+from .rpcs import EVENTS_LOST, REPLY_NOT_SEEN, Rpc
 from .xid_reuse import NOT_EXPECTED, XID_USED_AGAIN
 
 
@@ -32,7 +32,7 @@ def reply_may_be_missing(rpc: Rpc) -> bool:
         connection.one_sided
         or bool(connection.unread_packets[replier] or connection.unread_messages[replier])
         or any(gap.frame > rpc.call.operation.first_frame for gap in connection.gaps[replier])
-        or any(note in (XID_USED_AGAIN, NOT_EXPECTED, EVENTS_LOST) for note in rpc.notes)
+        or any(note in (XID_USED_AGAIN, NOT_EXPECTED, EVENTS_LOST, REPLY_NOT_SEEN) for note in rpc.notes)
     )
 
 

@@ -193,10 +193,11 @@ class TraceMachine:
 
     def _lost(self, number: int, time: int, pid: int) -> None:
         """They may have been about any call that is under way."""
-        self.client.events_lost()
-        self.server.events_lost()
+        self.log.losses += 1
+        self.client.forget_threads()
+        self.server.forget_threads()
         for rpc in self.log.backward.values():
-            self.log.events_lost(rpc)
+            self.log.note_losses(rpc, 0)
 
     def _manage(self, number: int, time: int, pid: int, source: str, destination: str, event: int) -> None:
         if event == CONNECT_REQUEST:

@@ -15,7 +15,7 @@ from ..onc.naming import hashed_handle
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.messages import HEADER, Segment
 from ..rpcrdma.rpc_fields import KnownRpc
-from ..rpcrdma.rpcs import CREDITS, ChunkUse, HostTimes, Latency
+from ..rpcrdma.rpcs import CREDITS, EVENTS_LOST, REPLY_NOT_SEEN, ChunkUse, HostTimes, Latency
 from .rpcs import (
     CHUNKS_UNKNOWN,
     NOT_RECEIVED,
@@ -111,8 +111,8 @@ class ClientCall:
     rpc: KnownRpc | None = None
     transport: Transport | None = None
     """Of which it uses a credit."""
-    lost: bool = False
-    """Events were, in the meantime."""
+    losses: int = 0
+    """``RpcLog.losses`` when it began."""
 
 
 class ClientSide:
@@ -150,7 +150,7 @@ class ClientSide:
 
     def finish(self) -> None:
         """The trace is over."""
-        for call in self.under_way():
+        for call in self._calls.values():
             self._close(call, None)
         self._calls.clear()
         for rpc in [*self._log.backward.values()]:
@@ -168,22 +168,18 @@ class ClientSide:
         for number in connections:
             self._transports.pop(number, None)
 
-    def events_lost(self) -> None:
-        """Each thread may be at another call now."""
+    def forget_threads(self) -> None:
+        """Events were lost: each may be at another call now."""
         for by_thread in (self._sending, self._received, self._answered, self._initiated):
             by_thread.clear()
-        for call in self.under_way():
-            call.lost = True
-            if call.rpc is not None:
-                self._log.events_lost(call.rpc)
-
-    def under_way(self) -> list[ClientCall]:
-        """Calls that are not over."""
-        return [*self._calls.values()]
 
     def outstanding(self) -> list[KnownRpc]:
         """Calls without a reply so far."""
-        forward = [call.rpc for call in self._calls.values() if call.rpc is not None and not call.rpc.backward]
+        forward = []
+        for call in self._calls.values():
+            if call.rpc is not None and not call.rpc.backward:
+                self._log.note_losses(call.rpc, call.losses)
+                forward.append(call.rpc)
         return [rpc for rpc in (*forward, *self._log.backward.values()) if rpc.reply is None]
 
     def let_go(self, limit: int) -> None:
@@ -199,7 +195,7 @@ class ClientSide:
         if call is None or (begins and call.reply is not None):
             if call is not None:
                 self._close(call, None)
-            call = self._calls[task, client] = ClientCall(None, None)
+            call = self._calls[task, client] = ClientCall(None, None, losses=self._log.losses)
         return call
 
     # Before the call is sent.
@@ -218,7 +214,7 @@ class ClientSide:
         call = self._calls.get((task, client))
         if call is not None:
             self._close(call, None)
-        self._calls[task, client] = ClientCall(time, self._initiated.pop(pid, None))
+        self._calls[task, client] = ClientCall(time, self._initiated.pop(pid, None), losses=self._log.losses)
 
     def request(
         self, number: int, time: int, pid: int, task: int, client: int, program: str, version: int, procedure: str
@@ -383,7 +379,7 @@ class ClientSide:
                     "client", SOCKET, "", peer, number, time, port
                 )
             call.xid = xid
-            self._sent(call, conversation, number, time, 0, 0, None)
+            self._sent(call, conversation, number, time, 0, call.length, None)
             call.transmit = time
 
     def _sent(
@@ -411,8 +407,6 @@ class ClientSide:
         rpc.chunks = call.chunks.all()
         add_lists(rpc.call.header, rpc.chunks, False)
         call.rpc, call.post, call.transmit = rpc, time, None
-        if call.lost:
-            self._log.events_lost(rpc)
         if call.marshalled and call.chunks.header_length() != header:
             rpc.notes += (CHUNKS_UNKNOWN,)
         self._log.called(rpc)
@@ -549,8 +543,11 @@ class ClientSide:
         rpc = call.rpc
         if rpc is None:
             return
+        self._log.note_losses(rpc, call.losses)
         reply = rpc.reply
         if reply is None:
+            if call.end is not None and (call.status or 0) >= 0:
+                rpc.notes += (REPLY_NOT_SEEN,)
             self._unanswered(rpc)
             return
         if any(use.returned is None for chunk in call.chunks.writes for use in chunk.segments):
@@ -567,7 +564,7 @@ class ClientSide:
         status = call.status or 0
         if rpc.fields.offset is not None and status >= 0:
             rpc.moved = call.status
-        rpc.status, rpc.failed = "OK" if call.status is not None and not call.lost else "", False
+        rpc.status, rpc.failed = "OK" if call.status is not None and EVENTS_LOST not in rpc.notes else "", False
         if call.error is not None:
             rpc.status, rpc.failed = call.error, True
         elif status < 0:
@@ -604,7 +601,8 @@ def client_times(call: ClientCall, execute: int | None) -> HostTimes:
         begin = end - execute
     sent = call.post if (call.receive or 0) < (call.transmit or 0) else call.transmit
     # A task that did not sleep yet is not woken: how long it took to revoke its memory is then not seen.
-    wake = call.reply if call.wake is None and not call.lost else call.wake
+    lost = call.rpc is not None and EVENTS_LOST in call.rpc.notes
+    wake = call.reply if call.wake is None and not lost else call.wake
     moments = (
         begin, call.encode, call.encoded, call.send, call.post, sent, call.receive, call.reply, wake, call.decode,
         end,

@@ -46,6 +46,8 @@ class RpcLog:
         self._done: list[Rpc] = []
         self.backward: dict[int, KnownRpc] = {}
         """By XID, calls in the backward direction (RFC 8167) without a reply."""
+        self.losses = 0
+        """How often events were lost."""
         self.last_number = 0
         self.side = ""
         """'client' or 'server': whose RPC began first."""
@@ -93,9 +95,9 @@ class RpcLog:
         self._passed(rpc, rpc.reply, rpc.conversation.note_granted)
         self._listener(rpc).reply_sent(rpc)
 
-    def events_lost(self, rpc: KnownRpc) -> None:
-        """While it was under way."""
-        if EVENTS_LOST not in rpc.notes:
+    def note_losses(self, rpc: KnownRpc, before: int) -> None:
+        """Where events were lost since it began; ``before``: ``losses`` then."""
+        if self.losses != before and EVENTS_LOST not in rpc.notes:
             rpc.notes += (EVENTS_LOST,)
 
     def _passed(self, rpc: KnownRpc, message: Message | None, note_credits: Callable[[int], None]) -> None:

@@ -17,7 +17,7 @@ from ..onc.xdr import round_up
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.messages import HEADER, Segment
 from ..rpcrdma.rpc_fields import KnownRpc
-from ..rpcrdma.rpcs import EVENTS_LOST, ChunkUse, HostTimes, Latency
+from ..rpcrdma.rpcs import EVENTS_LOST, REPLY_NOT_SEEN, ChunkUse, HostTimes, Latency
 from .client import ClientSide
 from .rpcs import (
     CHUNKS_UNKNOWN,
@@ -96,6 +96,8 @@ class ServerCall:
     encoded: int | None = None
     """Bytes of the reply."""
     written: int | None = None
+    losses: int = 0
+    """``RpcLog.losses`` when it began."""
 
 
 Queue = tuple[int, int]
@@ -149,10 +151,8 @@ class ServerSide:
             for key in [key for key in kept if key[0] in gone]:
                 del kept[key]
 
-    def events_lost(self) -> None:
-        """Each thread may be at another call now, until an event names its XID."""
-        for call in self.under_way():
-            self._log.events_lost(call.rpc)
+    def forget_threads(self) -> None:
+        """Events were lost: each may be at another call now, until an event names its XID."""
         for by_thread in (self._threads, self._dequeued, self._headers):
             by_thread.clear()
 
@@ -162,6 +162,8 @@ class ServerSide:
 
     def outstanding(self) -> list[KnownRpc]:
         """Calls without a reply so far."""
+        for call in self._open.values():
+            self._log.note_losses(call.rpc, call.losses)
         return [call.rpc for call in self._open.values() if call.rpc.reply is None]
 
     def let_go(self, limit: int) -> None:
@@ -248,7 +250,8 @@ class ServerSide:
         rpc = self._log.begin(conversation, xid, "server")
         segments = self._segments.pop((queue, identity), None) or self._segments.pop((THREAD, pid), [])
         chunks = _chunks(segments, header)
-        call = ServerCall(rpc, chunks, None if came is None else came.time, taken, thread)
+        received = None if came is None else came.time
+        call = ServerCall(rpc, chunks, received, taken, thread, losses=self._log.losses)
         rpc.chunks = chunks.all()
         first = came or Received(number, time, 0)
         rpc.call = message(0, first.number, first.time, xid, credits, first.length, header, procedure=procedure)
@@ -367,6 +370,7 @@ class ServerSide:
         if call is None or self._open.get(call.rpc.xid) is not call:
             return
         rpc = call.rpc
+        self._log.note_losses(rpc, call.losses)
         self._sending[queue] = rpc.conversation
         assert rpc.call is not None
         if call.chunks.header_length() != rpc.call.header.length:
@@ -416,8 +420,11 @@ class ServerSide:
 
     def _close(self, call: ServerCall, completed: int | None) -> None:
         rpc = call.rpc
+        self._log.note_losses(rpc, call.losses)
         if rpc.reply is None:
             rpc.state = "no reply"
+            if call.answered is not None:
+                rpc.notes += (REPLY_NOT_SEEN,)
         else:
             if call.chunks.reads:
                 call.chunks.finish_reads()
@@ -425,7 +432,7 @@ class ServerSide:
                     rpc.notes += ("when its RDMA Reads were made is not told",)
             if rpc.version == 4 and "PUTFH" not in call.operations and rpc.fields.offset is None:
                 rpc.fields = rpc.fields._replace(handle=None)  # It need not be the call's.
-            if call.status is not None and rpc.program == NFS:
+            if call.status is not None and rpc.program == NFS and (call.status or EVENTS_LOST not in rpc.notes):
                 rpc.operations = tuple(call.operations)
                 rpc.status = nfs_status(4, call.status)
                 rpc.failed = bool(call.status)
