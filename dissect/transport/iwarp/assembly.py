@@ -375,7 +375,8 @@ class OutstandingReads:
         self.gap = self.gap or fragment.broken
         if self.gap and self.open:
             first = self.open[0]
-            if first.sink_stag == fragment.key and fragment.place < first.sink_to + first.reached:
+            begun = first.sink_stag == fragment.key and first.reached
+            if begun and fragment.place < first.sink_to + first.reached:
                 self._close_oldest()  # A later response to its sink: the Tagged Offsets of one ascend.
         fitting = [
             read

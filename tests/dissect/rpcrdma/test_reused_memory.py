@@ -141,6 +141,20 @@ def test_bunched_frames_of_two_interfaces(transport: str, shape: str, count: int
         assert {one.rpc.state for one in rpcs.values()} == {"complete"}
 
 
+@pytest.mark.parametrize("step", [0, 1])
+def test_a_response_whose_request_is_missing_closes_no_later_read(step: int) -> None:
+    """Each Read fills a part of one buffer, behind that of the Read before it."""
+    wire = IwarpWire()
+    connection = wire.connect()
+    (buffer,) = connection.register(12 * SIZE)
+    for number in range(12):
+        connection.sink = buffer._replace(offset=buffer.offset + number * SIZE, length=SIZE)
+        write(connection, connection.register(SIZE), bytes([number]) * SIZE)
+    lost = wire.truth[1]
+    rpcs = findings(wire, without_of_sender(wire, {(lost.call_operation, 0), (lost.operations[0], 1)}), step)
+    assert [one.rpc.state for one in rpcs.values()].count("complete") == 11
+
+
 def write_to_one_sink(order: str, count: int, size: int = 500) -> IwarpWire:
     """WRITEs whose data a server with one buffer reads; the calls come 'in turn', 'at once', or it replies 'late'."""
     wire = IwarpWire()
