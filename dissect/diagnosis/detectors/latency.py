@@ -387,7 +387,9 @@ def _clients(facts: Facts) -> Iterator[dict[str, int]]:
     for number in sorted(versions.keys() & shares.keys() & facts.by_number.keys(), key=lambda each: shares[each].calls):
         connection = facts.by_number[number].connection
         client, server = (endpoint.address for endpoint in connection.endpoints)
-        servers[server, connection.service_port, versions[number]][client] = number
+        by_client = servers[server, connection.service_port, versions[number]]
+        by_client.pop(client, None)  # It goes to the end, where the busiest are.
+        by_client[client] = number
     for by_client in servers.values():
         yield dict([*by_client.items()][-MAX_CLIENTS:])
 

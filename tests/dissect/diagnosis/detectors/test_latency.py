@@ -21,6 +21,7 @@ from playbook.facts import (
     silent,
     speaks,
 )
+from rdmascope.dissect.diagnosis.detectors import latency
 from rdmascope.dissect.diagnosis.facts import Severity
 from rdmascope.dissect.rpcrdma.conversation import Conversation
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
@@ -183,6 +184,14 @@ def test_one_of_two_clients_is_slower() -> None:
 )
 def test_clients_are_compared_only_where_they_do_the_same(given: list[Rpc]) -> None:
     assert not found(facts(given, conversations=(FIRST, OTHER_CLIENT)), "slow-connection")
+
+
+def test_the_busiest_clients_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(latency, "MAX_CLIENTS", 2)
+    ends = [(Endpoint(f"10.0.0.{client}", 0), Endpoint("10.0.0.1", 0)) for client in (2, 3, 4, 2)]
+    four = [connection(number, endpoints=each) for number, each in enumerate(ends, 1)]
+    calls = [each for number, one in enumerate(four) for each in many(10 + number, first=100 * number + 1, on=one)]
+    assert [*latency._clients(facts(calls, conversations=four))] == [{"10.0.0.4": 3, "10.0.0.2": 4}]
 
 
 @speaks("unequal-connections")
