@@ -138,7 +138,8 @@ def _print_sections(
             ("Over time", "", views.throughput_view(statistics, out.width)),
         ]  # fmt: skip
     connections = views.connections_view(conversations, statistics, analyzer.evicted)
-    sections.append(("Connections", "in order of appearance", connections))
+    last = ", unanswered ones last" * any(conversation.connection.unanswered for conversation in conversations)
+    sections.append(("Connections", "in order of appearance" + last, connections))
     if statistics.calls:
         sections.append(("How payloads travelled", "", views.transfers_view(statistics.transfers, out.width)))
     if conversations:

@@ -159,7 +159,7 @@ class Analyzer:
         self._conversations: dict[int, Conversation] = {}
         """By connection number; made when first asked for."""
         self._registry = Registry(self.connections)
-        self._observer = RcObserver(self.addresses, self._registry, self.options.icrc, RPC_SENDS)
+        self._observer = RcObserver(self.addresses, self._registry, self.options.ports, self.options.icrc, RPC_SENDS)
         self._iwarp: IwarpObserver | None = None
         self._watch_fpdus: Callable[[TcpConnection, int, Fpdus], None] | None = None
         self._swept = 0

@@ -68,6 +68,9 @@ Pair = tuple[int, int]
 NONE_OF_EITHER = 0, 0
 REFUSED = "RST in answer to the SYN"
 UNANSWERED = "no answer to "
+ASKED_AGAIN = 100_000_000
+"""Nanoseconds between two REQs or SYNs for one connection, below which the later is a copy: TCP waits for 1 s before it
+sends another one (RFC 6298, 2.1), CM for longer, and bonds and mirrors give one frame twice within microseconds."""
 _CLOSED = re.compile("^(DREQ|FIN|RST) from the (client|server)")
 
 
@@ -142,7 +145,7 @@ class Connection:
     """A queue pair at each end.  Endpoint 0 is the active side; where no CM exchange was captured, the requester."""
 
     number: int
-    """1-based, in order of appearance."""
+    """1-based, in order of appearance, those that are ``unanswered`` last."""
     transport: str
     """RoCEv2, RoCEv1, InfiniBand, iWARP; TCP, UDP: messages without RDMA."""
     endpoints: tuple[Endpoint, Endpoint]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ...onc.rpc_header import procedure_label
 from ...rpcrdma.conversation import ENDS, Conversation
@@ -277,7 +277,8 @@ def connections_refused(facts: Facts, limits: Limits) -> Iterator[Cause]:
     served = [
         conversation.connection
         for conversation in before
-        if service_of(conversation.connection) in services and not conversation.connection.refused
+        if service_of(conversation.connection) in services
+        and not (conversation.connection.refused or conversation.connection.unanswered)
     ]
     last = max(served, key=lambda connection: connection.last_time, default=None)
     gone = _stopped_listening(facts, last, refused[0]) if last is not None and last.number in facts.healths else ""
@@ -302,7 +303,7 @@ def connections_refused(facts: Facts, limits: Limits) -> Iterator[Cause]:
     "Connection requests without an answer",
     Severity.PROBLEM,
     "repeated REQs and SYNs, and the answers that the capture has to them",
-    {"least_requests": (2, "times that a client asked one server")},
+    {},
     (
         "whether that server is up: its console, its power, its port",
         "whether something between them drops requests: a firewall, a VLAN, UDP port 4791 of RoCE",
@@ -313,38 +314,42 @@ def connections_unanswered(facts: Facts, limits: Limits) -> Iterator[Cause]:
     """A client asked for a connection again and again, and nothing answered, not even a rejection: the server is down,
     or requests or answers do not get through.
     """
-    asked: dict[tuple[str, str, int | None], list[Connection]] = defaultdict(list)
+    asked: dict[tuple[str, int | None, str], dict[str, list[Connection]]] = defaultdict(lambda: defaultdict(list))
     for conversation in facts.conversations:
         connection = conversation.connection
         if connection.unanswered:
             client, server = (end.address for end in connection.endpoints)
-            asked[client, server, connection.service_port].append(connection)
-    for (client, server, port), connections in asked.items():
-        sent = [connection.ended_by.removeprefix(UNANSWERED).split() for connection in connections]
-        count, since = sum(int(many) for many, _ in sent), min(connection.first_time for connection in connections)
-        if count < limits["least_requests"]:
-            continue
-        waited = duration(max(connection.last_time for connection in connections) - since)
-        spoke = any(
-            facts.healths[conversation.connection.number].directions[end].last_time
-            for conversation in facts.conversations
-            for end, host in enumerate(conversation.connection.endpoints)
-            if host.address == server
-        )
-        yield Cause(
-            f"{client} asked {with_port(server, port)} for {plural(len(connections), 'connection')}: no answer to"
-            f" {count} {sent[0][1]} in {waited}, from {moment(since)[11:19]} UTC on",
-            count,
-            None,
-            "",
-            since,
-            tuple(f"{facts.ends(connection.number)}: {connection.ended_by}" for connection in connections[:3]),
-            tuple(connection.number for connection in connections),
-            (),
-            tuple(connection.first_frame for connection in connections[:5]),
-            0.9 if spoke else 0.7,
-            () if spoke else (f"nothing that {server} sent is in the capture, which may have one direction only",),
-        )
+            asked[server, connection.service_port, connection.ended_by.split()[-1]][client].append(connection)
+    spoke = {
+        end.address
+        for number, health in facts.healths.items()
+        for end, sent in zip(facts.by_number[number].connection.endpoints, health.directions, strict=True)
+        if asked and sent.last_time
+    }
+    for (server, port, what), by_client in asked.items():
+        alike: Mapping[str, list[Connection]] = by_client
+        if len(by_client) > MAX_LINES:
+            alike = {plural(len(by_client), "client"): [one for each in by_client.values() for one in each]}
+        for who, connections in alike.items():
+            count = sum(int(connection.ended_by.removeprefix(UNANSWERED).split()[0]) for connection in connections)
+            since = min(connection.first_time for connection in connections)
+            waited = duration(max(connection.last_time for connection in connections) - since)
+            yield Cause(
+                f"{who} asked {with_port(server, port)} for {plural(len(connections), 'connection')}: no answer to"
+                f" {count} {what} in {waited}, from {moment(since)[11:19]} UTC on",
+                count,
+                None,
+                "",
+                since,
+                tuple(f"{facts.ends(connection.number)}: {connection.ended_by}" for connection in connections[:3]),
+                tuple(connection.number for connection in connections),
+                (),
+                tuple(connection.first_frame for connection in connections[:5]),
+                0.9 if server in spoke else 0.7,
+                ()
+                if server in spoke
+                else (f"nothing that {server} sent is in the capture, which may have one direction only",),
+            )
 
 
 def _stopped_listening(facts: Facts, served: Connection, refused: Connection) -> str:

@@ -18,7 +18,7 @@ from ...link.addresses import AddressTable
 from ...link.tcp import ACK, RST, SYN, verify_checksums
 from ...named_tuple import NamedTuple
 from ...serial import TCP_SEQUENCE
-from ..connection import AT_END, BY_TCP, REFUSED, UNANSWERED, Registry
+from ..connection import ASKED_AGAIN, AT_END, BY_TCP, REFUSED, UNANSWERED, Registry
 from ..operations import Operation
 from ..rc.pairing import NO_READER, RecordReader, SendReader
 from ..runs import Run
@@ -69,7 +69,9 @@ class _Undecided:
     first_since: tuple[int, int] | None = None
     """The same of the first, where nothing was seen between it and the last."""
     asked: int = 1
-    """SYNs since then."""
+    """SYNs since then, without copies."""
+    syns: int = 1
+    """With copies."""
     segments: int = 0
     """That were seen since the SYN."""
     handshake: tuple[int, int | None] | None = None
@@ -239,7 +241,7 @@ class IwarpObserver:
                 self._place = AT_END
                 tcp = self._open_connection(key)
                 tcp.lifetime.first, tcp.lifetime.last = undecided.first_since, undecided.since
-                tcp.lifetime.earlier = undecided.asked
+                tcp.lifetime.earlier = undecided.syns
                 tcp.fail(undecided.opened_by, f"{UNANSWERED}{undecided.asked} SYNs", *undecided.since)
                 events += self._finish(key)
         self.number()
@@ -264,7 +266,9 @@ class IwarpObserver:
                     tcp = None
                 undecided, before = _Undecided(0, direction, TCP_SEQUENCE.wrap(seq + 1), since), self.undecided.get(key)
                 if before is not None and before.only_asked and before.opened_by == direction:
-                    undecided.asked, undecided.first_since = before.asked + 1, before.first_since or before.since
+                    undecided.first_since = before.first_since or before.since
+                    again = before.since is None or since[1] - before.since[1] >= ASKED_AGAIN
+                    undecided.asked, undecided.syns = before.asked + again, before.syns + 1
                 self._remember(key, undecided)
         if key in self.trials and (group.records or (group.starts_up and self._starts_up(key, segments, members) == 0)):
             self._give_up(key)

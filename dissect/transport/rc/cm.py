@@ -15,7 +15,7 @@ from ...layers.columns import Column, compiled
 from ...layers.opcodes import PATH_MTU
 from ...link.addresses import AddressTable
 from ...named_tuple import NamedTuple
-from ..connection import Endpoint
+from ..connection import ASKED_AGAIN, Endpoint
 from .pairing import flow_key
 
 MAD_SIZE, MAD_HEADER_SIZE = 256, 24
@@ -173,7 +173,7 @@ Value = TypeVar("Value")
 
 PENDING = 1 << 14
 """REQs, and REPs without their REQ, that are remembered."""
-TELLING = frozenset(("REQ", "REP", "REJ", "MRA", "DREQ"))
+TELLING = frozenset(("REQ", "REP", "RTU", "REJ", "MRA", "DREQ"))
 """Kinds of messages that are looked at."""
 REPEATED = 60_000_000_000
 REPEATED_FRAMES = 1000
@@ -201,7 +201,7 @@ class Asked(NamedTuple):
 
     request: ConnectionRequest
     times: int
-    """How often it was sent."""
+    """How often it was sent, without copies."""
     frame: int
     time: int
     """Of the last."""
@@ -274,9 +274,13 @@ class Management:
                 frame,
                 time,
             )
-            if (before := self.asked.get(name, Asked(request, 0, 0, 0))) is not None:
-                _remember(self.asked, name, Asked(before.request, before.times + 1, frame, time))
+            if (before := self.asked.get(name, Asked(request, 1, frame, time))) is not None:
+                times = before.times + (time - before.time >= ASKED_AGAIN)
+                _remember(self.asked, name, Asked(before.request, times, frame, time))
             return self._requested(name, request)
+        if message.kind == "RTU" and message.local_comm_id is not None:
+            _remember(self.asked, (source, destination, message.local_comm_id), None)  # A REP came.
+            return None
         if message.remote_comm_id is None:
             return None
         name = destination, source, message.remote_comm_id

@@ -263,11 +263,14 @@ class RcObserver:
     """Feed it PacketBatches; it gives Operations in the order of events, over all connections."""
 
     def __init__(
-        self, addresses: AddressTable, registry: Registry, verify: bool = False, reader: SendReader = NO_READER
-    ) -> None:
-        """``registry`` is shared with the observers of other transports; ``reader`` reads Sends, to pair flows."""
+        self, addresses: AddressTable, registry: Registry, ports: frozenset[int], verify: bool = False,
+        reader: SendReader = NO_READER,
+    ) -> None:  # fmt: skip
+        """``registry`` is shared with the observers of other transports; ``ports``: those of the service; ``reader``
+        reads Sends, to pair flows."""
         self.addresses = addresses
         self.registry = registry
+        self.ports = ports
         self.notes = FlowNotes(verify)
         self.links: dict[int, RcLink] = {}
         """By connection number."""
@@ -546,12 +549,16 @@ class RcObserver:
     def _note_unanswered(self) -> None:
         """Make connections of the REQs that were repeated and that nothing answered."""
         # Where only some of what its ends sent is in the capture, the answer may have been sent, too.
-        partly = [link.connection for link in (*self.links.values(), *self._new) if link.connection.paired_by != "CM"]
+        went_on: dict[frozenset[str], int] = {}
+        for link in (*self.links.values(), *self._new):
+            if link.connection.paired_by != "CM":
+                ends = frozenset(end.address for end in link.connection.endpoints)
+                went_on[ends] = max(link.connection.last_time, went_on.get(ends, -1))
         for request, count, frame, time in filter(None, self.management.asked.values()):
+            if count < 2 or request.service_port not in self.ports:
+                continue
             connection = _of_request(request, Endpoint(self.addresses.name(request.destination), 0))
-            ends = {end.address for end in connection.endpoints}
-            went_on = [other for other in partly if ends == {end.address for end in other.endpoints}]
-            if count > 1 and all(other.last_time < request.time for other in went_on):
+            if went_on.get(frozenset(end.address for end in connection.endpoints), -1) < request.time:
                 self._link(connection, request, (AT_END, BY_CM, request.frame))
                 connection.ended_by = f"{UNANSWERED}{count} REQs"
                 connection.last_frame, connection.last_time = frame, time

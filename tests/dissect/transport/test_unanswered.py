@@ -105,9 +105,28 @@ def test_other_answers_of_connection_management(attribute: int) -> None:
 
 
 @BOTH
-def test_an_answer_that_was_not_captured(transport: str, what: str) -> None:
-    """Only what the client sent is in the capture."""
+@pytest.mark.parametrize("count", [2, None])
+def test_an_answer_that_was_not_captured(transport: str, what: str, count: int | None) -> None:
+    """Only what the client sent is in the capture, at least the last step of the handshake."""
     whole, _ = exchange(transport)
     first = [frame for frame in whole if frame.data[6:12] == whole[0].data[6:12]]
-    again = [first[0], replace(first[0], time=first[0].time + 1_000), *first[1:]]
+    again = [first[0], *(replace(frame, time=frame.time + SECOND) for frame in first[:count])]
     assert not [one for one in connections(again) if one.unanswered]
+
+
+@BOTH
+@pytest.mark.parametrize("times", [1, 4])
+@pytest.mark.parametrize("cuts", [(), range(1, 8)])
+def test_copies_of_a_request_are_no_other_requests(transport: str, what: str, times: int, cuts: Sequence[int]) -> None:
+    _, asks = exchange(transport)
+    twice = [replace(ask, time=ask.time + after) for ask in asks[:times] for after in (0, 2_000)]
+    found = [one.ended_by for one in connections(twice, cuts) if one.unanswered]
+    assert found == ([f"no answer to {times} {what}"] if times > 1 else [])
+
+
+@BOTH
+def test_requests_to_other_services_are_not_looked_at(transport: str, what: str) -> None:
+    wire = Wire(seed=1) if transport == "RoCEv2" else IwarpWire(seed=1)
+    wire.connect(port=4420)
+    ask = frames_of(wire)[0]
+    assert not [one for one in connections([ask, replace(ask, time=ask.time + SECOND)]) if one.unanswered]

@@ -22,7 +22,7 @@ from playbook.facts import (
 )
 from rdmascope.dissect.diagnosis.facts import Severity
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
-from rdmascope.dissect.transport.connection import ReusedPsn
+from rdmascope.dissect.transport.connection import Endpoint, ReusedPsn
 from rdmascope.dissect.transport.health import NegativeAcknowledgement
 
 
@@ -147,6 +147,29 @@ def test_requests_that_nothing_answers() -> None:
     (said,) = found(facts(many(20), (), (connection(1), *asked)))
     assert said.kind == "connections-unanswered" and said.cause.count == 8 and said.cause.connections == (2, 3)
     assert "for 2 connections: no answer to 8 REQs in 7.00 s" in said.cause.text
+
+
+def test_requests_of_many_clients_to_one_server_are_one_statement() -> None:
+    for clients, statements in ((3, 3), (4, 1)):
+        asked = [
+            connection(
+                number,
+                endpoints=(Endpoint(f"10.1.0.{number}", 0), Endpoint("10.0.0.1", 0)),
+                ended_by="no answer to 2 SYNs",
+                bytes=[0, 0],
+            )
+            for number in range(1, clients + 1)
+        ]
+        said = found(facts(many(20), (), (connection(9), *asked)), "connections-unanswered")
+        assert len(said) == statements and sum(one.cause.count for one in said) == 2 * clients
+    assert said[0].cause.text.startswith("4 clients asked") and said[0].cause.connections == (1, 2, 3, 4)
+
+
+def test_a_server_that_never_answered_did_not_stop_listening() -> None:
+    asked = connection(1, ended_by="no answer to 3 SYNs", bytes=[0, 0], ended_time=START + SECOND)
+    refused = connection(2, first_time=START + 8 * SECOND, bytes=[0, 0], ended_by="RST in answer to the SYN")
+    (said,) = found(facts(many(20), [health(1), health(2)], (asked, refused)), "connections-refused")
+    assert len(said.cause.evidence) == 1
 
 
 @silent("connections-unanswered")
