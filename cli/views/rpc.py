@@ -155,6 +155,11 @@ def header(layout: RpcLine) -> Text:
     return Text(" ".join(cells) + "  procedure  path")
 
 
+def _known(message: Message | None, length: int) -> int | None:
+    """A size that hangs on the length of a message; None where a trace does not tell it."""
+    return None if message is not None and not message.operation.length else length
+
+
 class RpcCells(NamedTuple):
     """What a line says of an RPC."""
 
@@ -167,9 +172,9 @@ class RpcCells(NamedTuple):
     latency: str
     frames: str
     how: str
-    up: int
-    """Bytes of the call."""
-    down: int
+    up: int | None
+    """Bytes of the call; None: a trace does not tell."""
+    down: int | None
     """Bytes of the reply."""
     uid: int | None
     offset: int | None
@@ -192,7 +197,8 @@ class RpcCells(NamedTuple):
         asked = _asked(fields.count, rpc.operations or (rpc.name,))
         return cls(
             rpc.number, rpc.first_time, rpc.connection.number, rpc.backward, rpc.xid,
-            _latency(rpc.waiting, rpc.latency is None), frames(rpc), how(rpc), rpc.call_bytes, rpc.reply_bytes,
+            _latency(rpc.waiting, rpc.latency is None), frames(rpc), how(rpc),
+            _known(rpc.call, rpc.call_bytes), _known(rpc.reply, rpc.reply_bytes),
             fields.uid, fields.offset, asked, rpc.state, rpc.status, _encrypted(rpc), bool(rpc.psn_errors),
             title(rpc, full=full), linux_words(fields.linux, rpc.operations), path, handle,
         )  # fmt: skip
@@ -248,8 +254,8 @@ def cells_line(rpc: RpcCells, layout: RpcLine, place: str | None = None) -> Text
         "latency": rpc.latency,
         "frames": rpc.frames,
         "how": rpc.how,
-        "to server": size(rpc.up),
-        "to client": size(rpc.down),
+        "to server": "-" if rpc.up is None else size(rpc.up),
+        "to client": "-" if rpc.down is None else size(rpc.down),
         "user": "-" if rpc.uid is None else str(rpc.uid),
         "offset": "-" if rpc.offset is None else str(rpc.offset),
         "count": "-"

@@ -8,8 +8,10 @@ from playbook import Capture, Wire, call, nfs3, reply, write_pcap
 from playbook.commands import EVERYTHING, SAMPLES, run
 from playbook.gss import PRIVACY, Context
 from playbook.judge import analyze
-from rdmascope.cli.views.rpc import RpcLine, header, line
+from playbook.traces import client
+from rdmascope.cli.views.rpc import RpcCells, RpcLine, cells_line, header, line
 from rdmascope.dissect.onc.shapes.decode_cache import NO_FIELDS
+from rdmascope.dissect.records.rpc_lines import rpc_record
 from rdmascope.dissect.rpcrdma.rpc_fields import rpc_fields
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
@@ -76,3 +78,12 @@ def test_a_commit_of_no_bytes_is_one_of_all_that_follow() -> None:
     reply(call(conn, nfs3.read(4096, 0)), nfs3.read_reply(b""))
     (rpc,) = analyze(Capture(wire))
     assert "4096      0 B OK" in line(rpc, rpc_fields(rpc), None, RpcLine(rpc.first_time, 160)).plain
+
+
+def test_a_size_that_a_trace_does_not_tell() -> None:
+    made = client(1)
+    made.events = [event for event in made.events if event.name != "xprtrdma_marshal"]
+    (rpc,) = made.rpcs()
+    row, listed = RpcCells.of_row(rpc_record(rpc), False), RpcCells.of(rpc, rpc_fields(rpc), None, False)
+    assert (row.up, row.down) == (listed.up, listed.down) == (None, 100)
+    assert cells_line(row, RpcLine(rpc.first_time, 160)).plain == cells_line(listed, RpcLine(rpc.first_time, 160)).plain
