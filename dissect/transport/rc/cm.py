@@ -279,7 +279,9 @@ class Management:
                 _remember(self.asked, name, Asked(before.request, times, frame, time))
             return self._requested(name, request)
         if message.kind == "RTU" and message.local_comm_id is not None:
-            _remember(self.asked, (source, destination, message.local_comm_id), None)  # A REP came.
+            name = source, destination, message.local_comm_id
+            if name in self.asked:  # A REP came.  Where the connection is forgotten already, so is this.
+                self.asked[name] = None
             return None
         if message.remote_comm_id is None:
             return None
