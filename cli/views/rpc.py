@@ -156,7 +156,7 @@ def header(layout: RpcLine) -> Text:
 
 
 def _known(message: Message | None, length: int) -> int | None:
-    """A size that hangs on the length of a message; None where a trace does not tell it."""
+    """A size that depends on the length of a message; None where a trace does not tell that."""
     return None if message is not None and not message.operation.length else length
 
 

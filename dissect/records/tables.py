@@ -378,7 +378,7 @@ def _known(name: str, meaning: str, column: str, missing: int, known_by: str = "
 
 
 def _size(name: str, meaning: str, side: str, *columns: str) -> TableColumn:
-    """The same sum, of a message of which a trace need not tell the length."""
+    """A sum like ``_sum``, of a message whose length a trace need not tell: then it is not known."""
 
     def values(batch: RpcBatch) -> MaskedArray:
         there = batch.called if side == "call" else batch.replied

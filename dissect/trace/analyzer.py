@@ -192,7 +192,7 @@ class TraceMachine:
         return self.log.take()
 
     def _lost(self, number: int, time: int, pid: int) -> None:
-        """They may have been about any call that is under way."""
+        """Events were lost, about any of the calls under way."""
         self.log.losses += 1
         self.client.forget_threads()
         self.server.forget_threads()
