@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+from asyncio import AbstractEventLoop, get_running_loop
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any, ClassVar
@@ -166,6 +168,8 @@ class PanesApp(App[None]):
         self._stale = False
         self.opening = True
         """The processors are left to those that read: no strip, and nothing looked at but where a key asks for it."""
+        self._loop_of_events: AbstractEventLoop | None = None
+        """Once it runs."""
         self._goal: tuple[str, int] | None = None
         """A row to go to, once its table is there."""
 
@@ -181,7 +185,16 @@ class PanesApp(App[None]):
         yield self.status_line
         yield KeyLine(self.KEYS)
 
+    def end(self, status: int) -> None:
+        """Leave, from within the handler of a signal."""
+        if self._loop_of_events is not None and not self._loop_of_events.is_closed():
+            # It may be about to wait for a message: one that is put there now would never be seen, nor any other.
+            self._loop_of_events.call_soon_threadsafe(partial(self.exit, return_code=status))
+        else:
+            self.exit(return_code=status)
+
     def on_mount(self) -> None:
+        self._loop_of_events = get_running_loop()
         self.listed.focus()
         self.fold()
         self.set_interval(0.5, self._keep_up)

@@ -58,7 +58,7 @@ def walk(feed: BrowseFeed, make: Callable[[], BrowseApp]) -> int:
             if number == signal.SIGHUP:
                 feed.abandon()
                 os._exit(EXIT_SIGNAL + number)
-            app.call_later(app.exit, return_code=EXIT_SIGNAL + number)
+            app.end(EXIT_SIGNAL + number)
 
         for number in (signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) is not signal.SIG_IGN:

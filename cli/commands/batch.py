@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
-import threading
 from collections.abc import Callable
 from datetime import datetime
 
@@ -147,7 +147,8 @@ def command(
 
 def _stopped() -> Callable[[float], bool]:
     """Waits so many seconds, and says whether Ctrl-C or SIGTERM came by then."""
-    came = threading.Event()
+    # No Event: a handler that sets one waits for ever where it interrupts wait() while that has its lock.
+    came, sent = os.pipe()
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: came.set())
-    return came.wait
+        signal.signal(number, lambda *_: os.write(sent, b"!"))
+    return lambda seconds: bool(select.select([came], [], [], seconds)[0])

@@ -24,6 +24,7 @@ class Terminal:
         """``folder``: for its temporary files."""
         self.master, slave = pty.openpty()
         environment = {**os.environ, "TMPDIR": str(folder), "TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"}
+        environment["PYTHONFAULTHANDLER"] = "1"
         environment.pop("NO_COLOR", None)
         self.process = subprocess.Popen(
             command, stdin=slave, stdout=slave, stderr=slave, env=environment, start_new_session=True,
@@ -55,7 +56,11 @@ class Terminal:
         """Its status, after all that it wrote was read."""
         end = time.monotonic() + PATIENCE
         while self._read(0.1):
-            assert time.monotonic() < end
+            if time.monotonic() >= end:
+                self.process.send_signal(signal.SIGABRT)  # Where it runs, it says what each of its threads does.
+                status = self.process.wait(PATIENCE)
+                self._read(1)
+                raise AssertionError(f"{status}, but its terminal was not closed: {self.text[-6000:]}")
         return self.process.wait(PATIENCE)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import time
@@ -9,7 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from textual import events
 
+from playbook.browsing import Browsing, browse
 from playbook.commands import EVERYTHING, PROGRAM, run
 from playbook.terminal import LEFT, PATIENCE, Terminal
 
@@ -48,6 +51,29 @@ def test_a_signal_ends_it_and_puts_the_terminal_back(tmp_path: Path) -> None:
     assert terminal.ended() == 128 + signal.SIGTERM
     assert LEFT in terminal.text and not [*tmp_path.iterdir()]
     assert not any(Path(f"/proc/{one}").exists() for one in workers)
+
+
+def test_a_signal_just_before_it_waits_for_a_message_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run(browsing: Browsing) -> None:
+        event: asyncio.Event = browsing.app._message_queue.ready_event
+        signals = [signal.SIGTERM]
+
+        def before_it_waits() -> asyncio.AbstractEventLoop:
+            """Where wait() has seen no message, and is not yet among those that wait."""
+            if signals:
+                browsing.app.end(128 + signals.pop())
+            return asyncio.get_running_loop()
+
+        monkeypatch.setattr(event, "_get_loop", before_it_waits)
+        browsing.app.post_message(events.Callback(lambda: None))
+        end = time.monotonic() + PATIENCE
+        while browsing.app.return_code is None and time.monotonic() < end:
+            await asyncio.sleep(0.05)
+        event.clear()
+        event.set()  # Whatever was lost, it ends.
+        assert browsing.app.return_code == 128 + signal.SIGTERM and not signals
+
+    browse(EVERYTHING, run)
 
 
 def test_a_terminal_that_goes_away_leaves_nothing(tmp_path: Path) -> None:
