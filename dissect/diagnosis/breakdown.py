@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Int64s, coded
+from ..measure.compound_rows import NOT_KNOWN, slots_allowed
 from ..measure.file_names import CalledFile, NamedFile, PathedRows, PathLearner
 from ..measure.statistics import ProcedureKey, key_of_names
 from ..measure.time_cells import Peaks, TimeCells
 from ..named_tuple import NamedTuple
 from ..rpcrdma.rpc_table import DUPLICATE, RpcTable
-from ..rpcrdma.slot_targets import NOT_KNOWN, slots_allowed
 from .rpc_facts import CallsOutstanding, columns_of
 
 MAX_BREAKDOWN_GROUPS = 512

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import Bytes, Int64s, Rows, among, distinct, gathered, joined, kept, take, unique, words_at
-from ..layers.rpcrdma_codes import RDMA_MSG
 from ..named_tuple import NamedTuple
 from ..onc.compound import (
     ATTRIBUTE_FILEHANDLE,
@@ -35,11 +34,9 @@ from ..onc.rpc_header import NFS, NFS_CALLBACK, results_at
 from ..onc.shapes.decode_cache import Layout, PairedLayouts
 from ..onc.shapes.registry import procedure_shape
 from ..onc.xdr import word
-from ..rpcrdma.messages import Message
-from ..rpcrdma.reassembly import reassembled_call, reassembled_reply
-from ..rpcrdma.rpc_fields import REPLY_HEADER, argument_places, message_places
-from ..rpcrdma.rpc_table import FLAG_TRUNCATED, ProcedureNames, RpcRows, made
-from ..rpcrdma.rpcs import Reassembled, Rpc
+from ..rpcrdma.rpc_fields import REPLY_HEADER, MessageBytes, argument_places, message_bytes, message_places, successful
+from ..rpcrdma.rpc_table import FLAG_TRUNCATED, ProcedureNames, RpcRows, RpcTable, made
+from ..rpcrdma.rpcs import Rpc
 from .nfs_state import SlotUse
 from .nfs_state_operations import (
     CLIENT_OPERATIONS,
@@ -457,13 +454,11 @@ class RpcMessages:
 
     @cached_property
     def call(self) -> memoryview:
-        inline = _inline(self._rpc.call)
-        return _prefix(reassembled_call(self._rpc)) if inline is None else inline
+        return _prefix(message_bytes(self._rpc, False))
 
     @cached_property
     def reply(self) -> memoryview:
-        inline = _inline(self._rpc.reply)
-        return _prefix(reassembled_reply(self._rpc)) if inline is None else inline
+        return _prefix(message_bytes(self._rpc, True))
 
 
 def slot_result_of(rpc: Rpc, messages: RpcMessages, callback: bool) -> SlotResult | None:
@@ -479,16 +474,30 @@ def slot_result_of(rpc: Rpc, messages: RpcMessages, callback: bool) -> SlotResul
     return None
 
 
-def _inline(message: Message | None) -> memoryview | None:
-    """A message that came whole in one Send, without chunks; None where it did not."""
-    if message is None or message.header.procedure != RDMA_MSG or message.header.version == 2:
-        return None
-    header = message.header
-    if header.problem or header.reads or header.writes or header.reply is not None:
-        return None
-    view = memoryview(message.data)[message.start : message.end]
-    return view if len(view) == message.inline_length else None
-
-
-def _prefix(message: Reassembled | None) -> memoryview:
+def _prefix(message: MessageBytes | None) -> memoryview:
     return memoryview(message.prefix if message is not None else b"")
+
+
+NOT_KNOWN = -1
+
+
+def slots_allowed(table: RpcTable, chosen: NDArray[np.bool_]) -> Int64s:
+    """How many slots of its session the server lets a client use, as the replies of the chosen RPCs of a table say, in
+    the order of rows: sr_target_highest_slotid + 1 (RFC 8881, 18.46.3), or NOT_KNOWN."""
+    slots = np.full(len(table), NOT_KNOWN)
+    rows, data = table.only_rows, table.data
+    starts, ends = message_places(rows, "reply")
+    there = chosen[table.row_places] & (rows["transfer"] < 0) & (ends - starts >= REPLY_HEADER) & bool(len(data))
+    there[there] = successful(data, starts[there])
+    for callback in (False, True):
+        mine = (there & (rows["caller"] == callback)).nonzero()[0]
+        results, codes = slot_results(data, starts[mine] + REPLY_HEADER, ends[mine], callback)
+        slots[table.row_places[mine]] = np.array([*map(_allowed, results), NOT_KNOWN])[codes]
+    for row, rpc in zip(table.places.tolist(), table.objects, strict=True):
+        if chosen[row]:
+            slots[row] = _allowed(slot_result_of(rpc, RpcMessages(rpc), rpc.backward))
+    return slots[chosen]
+
+
+def _allowed(result: SlotResult | None) -> int:
+    return NOT_KNOWN if result is None or result.target is None else result.target + 1

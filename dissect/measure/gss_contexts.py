@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 
 from ..layers.oncrpc_codes import (
     GSS_SERVICE_NAMES,
-    RPCSEC_GSS,
     RPCSEC_GSS_CONTINUE_INIT,
     RPCSEC_GSS_DATA,
     RPCSEC_GSS_DESTROY,
     RPCSEC_GSS_INIT,
 )
 from ..named_tuple import NamedTuple
+from ..onc.rpc_header import GssCredential, call_header
 from ..onc.shapes.messages import reply_tree
 from ..onc.shapes.types import SparseBytes
 from ..onc.xdr import opaque_at, word
@@ -28,19 +28,17 @@ from ..transport.connection import Connection
 MAX_CONTEXTS = 4096
 """That are followed; calls with others are counted."""
 MAX_STATUSES = 16
-_FLAVOR, _FIELDS, _HANDLE = 24, 32, 48
-"""Offsets in a call: of the flavor, of the version, of the handle's count (RFC 5531, 9; RFC 2203, 5)."""
+_HANDLE = 48
+"""Offset in a call of the count of its context handle (RFC 5531, 9; RFC 2203, 5)."""
 COMPLETE = 0
 
 
 class GssCall(NamedTuple):
     """The credential of a call."""
 
-    version: int
-    procedure: int
-    sequence: int
-    service: int
+    credential: GssCredential
     handle: bytes
+    """Of its context."""
 
 
 @dataclass(slots=True, eq=False)
@@ -76,7 +74,7 @@ class GssContext:
     """Replies that refuse its calls, by status."""
     _last: int | None = None
 
-    def called(self, call: GssCall) -> None:
+    def called(self, call: GssCredential) -> None:
         self.calls[GSS_SERVICE_NAMES.get(call.service, str(call.service))] += 1
         number = call.sequence
         self.repeated += number == self._last
@@ -102,10 +100,10 @@ class GssContexts:
     def called(self, message: Message, connection: Connection) -> None:
         """A call; whatever its program."""
         call = gss_call(message)
-        if call is not None and call.procedure == RPCSEC_GSS_DATA:
-            context = self._context(message, connection, call.handle, call.version)
+        if call is not None and call.credential.procedure == RPCSEC_GSS_DATA:
+            context = self._context(message, connection, call)
             if context is not None:
-                context.called(call)
+                context.called(call.credential)
 
     def ended(self, rpc: Rpc, time: int) -> None:
         """An RPC, perhaps without a reply."""
@@ -114,20 +112,21 @@ class GssContexts:
         call = gss_call(rpc.call)
         if call is None:
             return
-        if call.procedure in (RPCSEC_GSS_INIT, RPCSEC_GSS_CONTINUE_INIT):
-            self._created(rpc, call, time)
+        procedure = call.credential.procedure
+        if procedure in (RPCSEC_GSS_INIT, RPCSEC_GSS_CONTINUE_INIT):
+            self._created(rpc, call.credential, time)
             return
-        context = self._context(rpc.call, rpc.connection, call.handle, call.version)
+        context = self._context(rpc.call, rpc.connection, call)
         if context is None:
             return
-        if call.procedure == RPCSEC_GSS_DESTROY and not rpc.failed:
+        if procedure == RPCSEC_GSS_DESTROY and not rpc.failed:
             context.ended_frame = rpc.reply_frame
             self._known.pop((context.server, context.handle), None)
         refused = rpc.failed and rpc.status.startswith(("RPCSEC_GSS", "AUTH"))
         if refused and (rpc.status in context.failures or len(context.failures) < MAX_STATUSES):
             context.failures[rpc.status] += 1
 
-    def _created(self, rpc: Rpc, call: GssCall, time: int) -> None:
+    def _created(self, rpc: Rpc, credential: GssCredential, time: int) -> None:
         message = reassembled_reply(rpc)
         if message is None:
             return
@@ -137,9 +136,9 @@ class GssContexts:
         handle, major, window = (fields.get(name) for name in ("handle", "gss_major", "seq_window"))
         if not isinstance(handle, memoryview) or rpc.failed:
             return
-        new = call.procedure == RPCSEC_GSS_INIT
+        new = credential.procedure == RPCSEC_GSS_INIT
         assert rpc.call is not None
-        context = self._context(rpc.call, rpc.connection, bytes(handle), call.version, new)
+        context = self._context(rpc.call, rpc.connection, GssCall(credential, bytes(handle)), new)
         if context is None:
             return
         context.round_trips += 1
@@ -147,18 +146,18 @@ class GssContexts:
             context.frame, context.time = rpc.reply_frame, time
             context.window = window if isinstance(window, int) else None
 
-    def _context(
-        self, call: Message, connection: Connection, handle: bytes, version: int, new: bool = False
-    ) -> GssContext | None:
-        caller = call.operation.initiator
+    def _context(self, message: Message, connection: Connection, call: GssCall, new: bool = False) -> GssContext | None:
+        caller = message.operation.initiator
         ends = connection.endpoints
-        key = ends[1 - caller].address, handle
+        key = ends[1 - caller].address, call.handle
         context = None if new else self._known.get(key)
         if context is None:
             if len(self.contexts) >= MAX_CONTEXTS:
                 self.untracked += 1
                 return None
-            context = GssContext(len(self.contexts) + 1, key[0], ends[caller].address, handle, version)
+            context = GssContext(
+                len(self.contexts) + 1, key[0], ends[caller].address, call.handle, call.credential.version
+            )
             self.contexts.append(context)
             self._known[key] = context
         return context
@@ -167,9 +166,9 @@ class GssContexts:
 def gss_call(message: Message) -> GssCall | None:
     """The RPCSEC_GSS credential of a call; None where it has another, or its bytes are missing."""
     view = memoryview(message.data)[message.start : message.end]
-    if len(view) < _HANDLE + 4 or word(view, 4)[0] != 0 or word(view, _FLAVOR)[0] != RPCSEC_GSS:
+    header = call_header(view, 0, len(view))
+    if header is None or header.gss is None or len(view) < _HANDLE + 4:
         return None
-    version, procedure, sequence, service = (word(view, _FIELDS + 4 * index)[0] for index in range(4))
     if _HANDLE + 4 + word(view, _HANDLE)[0] > len(view):
         return None
-    return GssCall(version, procedure, sequence, service, bytes(opaque_at(view, _HANDLE)[0]))
+    return GssCall(header.gss, bytes(opaque_at(view, _HANDLE)[0]))

@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Bytes, Int64s, Rows, coded_keys, gathered, take, unique
+from ..arrays import Bytes, Int64s, Rows, coded_keys, take, unique
 from ..named_tuple import NamedTuple
 from ..onc import file_operations as file_events
 from ..onc.compound import compound_reply, operation_names
 from ..onc.file_operations import Constant, FileEvent, FileLayout, FileOperation, Source, file_layout
-from ..onc.rpc_header import MOUNT, NFS, SUCCESS_AND_ZERO, reply_header
+from ..onc.rpc_header import MOUNT, NFS, results_at
 from ..onc.shapes.decode_cache import Layout, PairedLayouts
 from ..onc.shapes.registry import procedure_shape
 from ..rpcrdma.reassembly import reassembled_call, reassembled_reply
@@ -36,6 +36,7 @@ from ..rpcrdma.rpc_fields import (
     argument_places,
     message_places,
     reply_places,
+    successful,
     unread_calls,
 )
 from ..rpcrdma.rpc_table import DUPLICATE, FLAG_MISSING, FLAG_TRUNCATED, STATES, ProcedureNames, RpcTable
@@ -75,9 +76,6 @@ verifier   index in ``NfsOperations.verifiers``; 0 is none
 ranged     the call has an offset and a count
 =========  =============================================================
 """
-
-_SUCCESSFUL = SUCCESS_AND_ZERO[:20]
-"""Behind the XID of a reply with an empty verifier and results."""
 
 Handle = tuple[str, bytes]
 """Address of a server, and a file handle there."""
@@ -162,8 +160,7 @@ class OperationReader:
         whole = (replies >= 0) & ((rows["chunks"] < 0) | (rows["transfer"] >= 0) & ~truncated) & (reply_ends >= results)
         whole &= ~truncated | (arguments < call_ends)
         lacks = [np.where(truncated, column, 0) for column in (rows["call_send"] - rows["call_captured"], reply_lacks)]
-        heads = gathered(data, len(_SUCCESSFUL), replies[whole] + 4)
-        whole[whole] = (heads == np.frombuffer(_SUCCESSFUL, np.uint8)).all(axis=1)
+        whole[whole] = successful(data, replies[whole])
         for code in unique(rows["procedure"][whole]).tolist():
             names = table.names.procedures[code]
             shape = procedure_shape(names.program, names.version, names.procedure)
@@ -569,10 +566,10 @@ def _carried_out(rpc: Rpc) -> dict[str, int]:
     """How many operations fewer than it asked for were carried out of a COMPOUND that failed, as negative numbers."""
     message = reassembled_reply(rpc)
     prefix = message.prefix if message is not None else b""
-    header = reply_header(prefix, 0, len(prefix), rpc.gss)
+    body = results_at(prefix, rpc.gss)
     results: tuple[str, ...] = ()
-    if header is not None and header.body >= 0:
-        reply = compound_reply(prefix, header.body, len(prefix))
+    if body >= 0:
+        reply = compound_reply(prefix, body, len(prefix))
         results = operation_names(tuple(number for number, _ in reply.results))
     missing = Counter(rpc.operations)
     missing.subtract(results)

@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 from ..arrays import Bytes, Int64s, Rows, bytes_at, distinct, gathered, words_at
 from ..layers.rpcrdma_codes import NO_RDMA, RDMA_MSG
 from ..named_tuple import NamedTuple
-from ..onc.rpc_header import call_head, reply_header
+from ..onc.rpc_header import SUCCESS_AND_ZERO, call_head, reply_header
 from ..onc.shapes.decode_cache import (
     ARGUMENTS,
-    MAX_LEARNED,
     MAX_NODES,
     OF_CALLS,
     RESULTS,
@@ -49,7 +48,9 @@ MAX_CALLERS = 32
 """Distinct credentials of a batch for which all its calls are looked through."""
 _OF_CALLERS = {"uid", "gid", "machine_name", "context"}
 REPLY_HEADER = 24
-"""Of a reply with an empty verifier."""
+"""Bytes of the header of a reply with an empty verifier."""
+_SUCCESSFUL = np.frombuffer(SUCCESS_AND_ZERO[: REPLY_HEADER - 4], np.uint8)
+"""It, behind the XID, where there are results."""
 
 
 class KnownRpc(Rpc):
@@ -126,7 +127,7 @@ class FieldReader:
         """The same by their names; ``asked``: and ``object``, where the results were read."""
         if isinstance(rpc, KnownRpc):
             return rpc.fields._asdict()
-        call = _message_bytes(rpc, False)
+        call = message_bytes(rpc, False)
         head = call_head(call.prefix, 0, len(call.prefix)) if call is not None else None
         if call is None or head is None or head[3] is not None or not head[4]:
             return rpc_fields(rpc)._asdict()
@@ -141,7 +142,7 @@ class FieldReader:
         if asked:
             wanted |= {"object"}
         if wanted and shape.results is not None:
-            reply = _message_bytes(rpc, True)
+            reply = message_bytes(rpc, True)
             if reply is not None:
                 header = reply_header(reply.prefix, 0, len(reply.prefix))
                 if header is None or header.body < 0:
@@ -186,13 +187,16 @@ def known_columns(rows: Sequence[FlatFields]) -> FieldColumns:
     return FieldColumns(columns)
 
 
-class _MessageBytes(NamedTuple):
+class MessageBytes(NamedTuple):
+    """An RPC message."""
+
     prefix: bytes | memoryview
     """Up to the first byte that is missing."""
     data: SparseBytes
 
 
-def _message_bytes(rpc: Rpc, reply: bool) -> _MessageBytes | None:
+def message_bytes(rpc: Rpc, reply: bool) -> MessageBytes | None:
+    """The call or the reply; None where it is not there."""
     message = rpc.reply if reply else rpc.call
     if message is None:
         return None
@@ -201,9 +205,9 @@ def _message_bytes(rpc: Rpc, reply: bool) -> _MessageBytes | None:
     if header.procedure == RDMA_MSG and header.version in (1, NO_RDMA) and not chunks and not header.problem:
         view = memoryview(message.data)[message.start : message.end]
         if len(view) == message.inline_length:
-            return _MessageBytes(view, SparseBytes([(0, view)], len(view)))
+            return MessageBytes(view, SparseBytes([(0, view)], len(view)))
     whole = reassembled_reply(rpc) if reply else reassembled_call(rpc)
-    return None if whole is None else _MessageBytes(whole.prefix, SparseBytes(whole.pieces, whole.length))
+    return None if whole is None else MessageBytes(whole.prefix, SparseBytes(whole.pieces, whole.length))
 
 
 def _names(rpc: Rpc) -> ProcedureNames:
@@ -249,6 +253,12 @@ def message_places(rows: Rows, side: str) -> tuple[Int64s, Int64s]:
     captured ends; ``side``: 'call' or 'reply'."""
     at = rows[f"{side}_at"]
     return at + rows[f"{side}_send"] - rows[f"{side}_inline"], at + rows[f"{side}_captured"]
+
+
+def successful(data: Bytes, replies: Int64s) -> NDArray[np.bool_]:
+    """Which replies have results behind ``REPLY_HEADER`` bytes."""
+    alike: NDArray[np.bool_] = (gathered(data, len(_SUCCESSFUL), replies + 4) == _SUCCESSFUL).all(axis=1)
+    return alike
 
 
 def argument_places(data: Bytes, calls: Int64s, ends: Int64s) -> Int64s:
@@ -409,25 +419,14 @@ class _RowFields:
     ) -> list[tuple[Int64s, frozenset[str]]]:
         """The same of those that are whole, or truncated at one place."""
         type, results, _, lacking = kind
-        layouts = self.reader.layouts(*kind)
         read: list[tuple[Int64s, frozenset[str]]] = []
-        left = mine
-        for _ in range(MAX_LEARNED):
-            groups, unknown = layouts.groups(self.data, starts[left], ends[left])
-            for rows, layout in groups:
-                read.append((left[rows], frozenset(self._take(layout, left[rows], starts, results, wanted))))
-            left = left[unknown]
-            if not len(left):
-                return read
-            row = int(left[0])
+        left = np.ones(len(mine), np.bool_)
+        for part, layout in self.reader.layouts(*kind).learning(self.data, starts[mine], ends[mine]):
+            left[part] = False
+            read.append((mine[part], frozenset(self._take(layout, mine[part], starts, results, wanted))))
+        for row in mine[left].tolist():
             view = self.data.data[int(starts[row]) : int(ends[row])]
-            layouts.learn(view, 0)
-            if layouts.of(view, 0) is None:
-                read.append((left[:1], self._take_singly(type, results, row, view, lacking, wanted)))
-                left = left[1:]
-        for at, row in enumerate(left.tolist()):
-            view = self.data.data[int(starts[row]) : int(ends[row])]
-            read.append((left[at : at + 1], self._take_singly(type, results, row, view, lacking, wanted)))
+            read.append((np.array([row]), self._take_singly(type, results, row, view, lacking, wanted)))
         return read
 
     def _take_singly(

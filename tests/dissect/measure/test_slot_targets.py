@@ -12,8 +12,9 @@ from hypothesis import given, strategies as st
 from playbook.samples import MANIFEST, SAMPLES
 from rdmascope.captures.read.streams import Limits
 from rdmascope.captures.session.session import Session
+from rdmascope.dissect.measure.compound_rows import NOT_KNOWN, RpcMessages, slot_result_of, slots_allowed
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
-from rdmascope.dissect.rpcrdma.slot_targets import NOT_KNOWN, slots_allowed, slots_allowed_by
+from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.transport.runs import SendRun
 
 from ..onc.test_compound import QUICK
@@ -21,6 +22,11 @@ from ..onc.test_compound import QUICK
 
 def tables(name: str) -> list[RpcTable]:
     return list(Session(str(SAMPLES / MANIFEST[name]["file"]), limits=Limits(frames=2000)).tables())
+
+
+def slots_allowed_by(rpc: Rpc) -> int:
+    result = slot_result_of(rpc, RpcMessages(rpc), rpc.backward)
+    return NOT_KNOWN if result is None or result.target is None else result.target + 1
 
 
 @pytest.mark.parametrize("name", sorted(MANIFEST))
