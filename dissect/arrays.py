@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from functools import lru_cache
 from itertools import count
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -210,3 +211,25 @@ def distinct(*columns: NDArray[Any]) -> tuple[Int64s, Int64s]:
     first: Int64s = np.zeros(int(inverse.max(initial=-1)) + 1, np.int64)
     first[inverse[::-1]] = np.arange(len(inverse) - 1, -1, -1)
     return first, inverse
+
+
+Item = TypeVar("Item", covariant=True)
+
+
+class MadeSequence(Sequence[Item]):
+    """A sequence of objects, each of which is made when it is asked for."""
+
+    @overload
+    def __getitem__(self, index: int) -> Item: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Item]: ...
+
+    def __getitem__(self, index: int | slice) -> Item | list[Item]:
+        if isinstance(index, slice):
+            return [self.made(row) for row in range(len(self))[index]]
+        return self.made(index)
+
+    @abstractmethod
+    def made(self, index: int) -> Item:
+        """The object at an index from 0 on."""

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import chain
 from operator import attrgetter
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 
-from rdmascope.dissect.arrays import Bytes, Int64s, Rows, joined, take, unique
+from rdmascope.dissect.arrays import Bytes, Int64s, MadeSequence, Rows, joined, take, unique
 from rdmascope.dissect.link.frame_decoder import DecodedFrames
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
 from rdmascope.dissect.rpcrdma.chunk_columns import ChunkColumns
@@ -40,7 +40,7 @@ _values = attrgetter(*_COLUMNS, "address")
 _KINDS = tuple(Kind)
 
 
-class OperationColumns(Sequence[Operation]):
+class OperationColumns(MadeSequence[Operation]):
     """What a list of Operations holds, some perhaps again and again."""
 
     def __init__(self, operations: Sequence[Operation]) -> None:
@@ -57,19 +57,9 @@ class OperationColumns(Sequence[Operation]):
     def __len__(self) -> int:
         return len(self._which)
 
-    @overload
-    def __getitem__(self, index: int) -> Operation: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[Operation]: ...
-
-    def __getitem__(self, index: int | slice) -> Operation | list[Operation]:
-        if isinstance(index, slice):
-            return [self._operation(operation) for operation in self._which[index].tolist()]
-        return self._operation(int(self._which[index]))
-
-    def _operation(self, index: int) -> Operation:
+    def made(self, index: int) -> Operation:
         """The same object each time: an RPC counts each once."""
+        index = int(self._which[index])
         if index >= len(self._columns):
             return self._others[index - len(self._columns)]
         made = self._made.get(index)

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cache, cached_property, partial
-from typing import Any, NoReturn, TypeVar, overload
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 from numpy.ma import MaskedArray, getmaskarray
@@ -148,15 +148,7 @@ class SavedPaths(PathedRows):
     def __len__(self) -> int:
         return len(self._texts)
 
-    @overload
-    def __getitem__(self, index: int) -> SavedPath | None: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[SavedPath | None]: ...
-
-    def __getitem__(self, index: int | slice) -> SavedPath | list[SavedPath | None] | None:
-        if isinstance(index, slice):
-            return [self[row] for row in range(len(self))[index]]
+    def made(self, index: int) -> SavedPath | None:
         text = self._texts[index]
         return None if text is None else SavedPath(text)
 

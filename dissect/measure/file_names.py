@@ -7,18 +7,18 @@ A path may become known later than the file: rows can wait for it.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Generic, Protocol, TypeVar, overload
+from typing import Generic, Protocol, TypeVar
 from weakref import ref
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Int64s, among, coded_keys, take, unique
+from ..arrays import Int64s, MadeSequence, among, coded_keys, take, unique
 from ..named_tuple import NamedTuple
 from ..onc.file_operations import (
     NAMED,
@@ -371,7 +371,7 @@ class KnownPaths(NamedTuple):
         return np.flatnonzero(~np.array(self.sure, np.bool_)[self.which])
 
 
-class PathedRows(Sequence[Pathed | None], ABC):
+class PathedRows(MadeSequence[Pathed | None]):
     """What the calls of a batch name, row by row; None where that is nothing."""
 
     @abstractmethod
@@ -579,15 +579,7 @@ class CalledFiles(PathedRows):
     def __len__(self) -> int:
         return len(self._which)
 
-    @overload
-    def __getitem__(self, index: int) -> CalledFile | None: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[CalledFile | None]: ...
-
-    def __getitem__(self, index: int | slice) -> CalledFile | list[CalledFile | None] | None:
-        if isinstance(index, slice):
-            return [self[row] for row in range(len(self))[index]]
+    def made(self, index: int) -> CalledFile | None:
         named = self._named[int(self._which[index])]
         return None if named is None else CalledFile(*named, int(self._times[index]))
 

@@ -229,21 +229,8 @@ def verdict_fields(rule: Rule, tally: RuleTally, unjudged: bool) -> Record:
     }
 
 
-def verdict_records(result: Result) -> Iterator[Record]:
-    """Every rule at every end."""
-    for row in result.rows():
-        yield record(
-            "verdict",
-            **_rule_fields(row.rule),
-            connection=row.connection.number,
-            endpoint=side(row.endpoint),
-            address=str(row.connection.endpoints[row.endpoint]),
-            **verdict_fields(row.rule, row.tally, True),
-        )
-
-
 def verdict_lines(result: Result, **more: str) -> Iterator[str]:
-    """The same as JSON objects, with ``more`` fields behind."""
+    """The records of every rule at every end as JSON objects, with ``more`` fields behind."""
     rules = [*result.auditor.rules.values()]
     heads = [_inside(record("verdict", **_rule_fields(rule))) for rule in rules]
     tallies = result.auditor.tallies

@@ -5,12 +5,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Bytes, Int64s, Rows, take
+from ..arrays import Bytes, Int64s, MadeSequence, Rows, take
 from ..layers.rpcrdma_codes import RDMA_NOMSG
 from ..named_tuple import NamedTuple
 from ..transport.operations import Operation
@@ -192,7 +191,7 @@ class ChunkColumns:
         ]
 
 
-class _Joined(Sequence[Operation]):
+class _Joined(MadeSequence[Operation]):
     """The Operations of several, one behind the other, as they are asked for."""
 
     def __init__(self, parts: list[Sequence[Operation]], firsts: Int64s) -> None:
@@ -202,15 +201,7 @@ class _Joined(Sequence[Operation]):
     def __len__(self) -> int:
         return self._firsts[-1]
 
-    @overload
-    def __getitem__(self, index: int) -> Operation: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[Operation]: ...
-
-    def __getitem__(self, index: int | slice) -> Operation | list[Operation]:
-        if isinstance(index, slice):
-            return [self[row] for row in range(len(self))[index]]
+    def made(self, index: int) -> Operation:
         part = bisect_right(self._firsts, index) - 1
         return self._parts[part][index - self._firsts[part]]
 

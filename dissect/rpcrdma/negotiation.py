@@ -124,7 +124,6 @@ class OptionRefusal(NamedTuple):
     frame: int
     endpoint: int
     option: int
-    option_frame: int
 
 
 @dataclass(slots=True, eq=False)
@@ -194,9 +193,9 @@ class Negotiation:
             assert earlier is not None
             assert self._options is not None
             del self._options[1 - sender][header.xid]
-            frame, option = earlier
+            option = earlier[1]
             if header.error == ERR_INVAL_OPTION and option is not None:
-                refusal = OptionRefusal(message.frame, sender, option, frame)
+                refusal = OptionRefusal(message.frame, sender, option)
                 self.option_refusals = self._with(self.option_refusals, refusal, message.frame)
             request = self._request(1 - sender, header.xid)
             if request is not None:

@@ -17,7 +17,7 @@ from playbook.wrap import Raw, batch
 from rdmascope.dissect.audit.auditor import Auditor, Result
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.layers.fpdus import fpdu_bytes
-from rdmascope.dissect.records.audit import finding_records, sum_records, verdict_records
+from rdmascope.dissect.records.audit import finding_records, sum_records, verdict_lines
 from rdmascope.dissect.records.connection import transport_record
 from rdmascope.dissect.records.rpc import full_fields
 from rdmascope.dissect.records.rpc_lines import rpc_records
@@ -187,7 +187,7 @@ def analysed(frames: list[Raw], size: int, columns: bool) -> str:
     for talk in analyzer.conversations:
         said.append(transport_record(talk, analyzer.health(talk.connection.number)))
     result = Result("it", auditor, len(rpcs))
-    said += [*finding_records(result), *verdict_records(result), *sum_records(result)]
+    said += [*finding_records(result), *map(json.loads, verdict_lines(result)), *sum_records(result)]
     return json.dumps(said)
 
 

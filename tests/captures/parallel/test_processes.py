@@ -15,7 +15,7 @@ from rdmascope.captures.parallel import combine as share
 from rdmascope.captures.session.session import Session
 from rdmascope.cli.main import main
 from rdmascope.dissect.audit.auditor import EARLIER, Auditor, Result as AuditResult
-from rdmascope.dissect.records.audit import finding_records, sum_records, verdict_records
+from rdmascope.dissect.records.audit import finding_records, sum_records, verdict_lines
 from rdmascope.dissect.records.schema import Record
 from rdmascope.dissect.records.tables import TABLES
 from rdmascope.dissect.rpcrdma.analyzer import Options
@@ -84,14 +84,14 @@ def test_the_rpcs_of_small_batches_come_as_they_end(tmp_path: Path) -> None:
 
 def test_connections_that_are_evicted_were_judged_by_their_worker(tmp_path: Path) -> None:
     capture = unpacked("nconnect-rxe.pcap.zst", tmp_path)
-    records: list[list[Record]] = []
+    records: list[list[Record | str]] = []
     for jobs in 1, 3:
         auditor = Auditor()
         session = Session(capture, Options(max_connections=1), jobs=jobs, limits=Limits(frames=120 // jobs))
         rpcs = session.audit(auditor)
         assert EARLIER in {place.connection for place in auditor.tallies}
         result = AuditResult("", auditor, rpcs)
-        records.append([*finding_records(result), *verdict_records(result), *sum_records(result)])
+        records.append([*finding_records(result), *verdict_lines(result), *sum_records(result)])
     assert records[0] == records[1]
 
 

@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 import pytest
 
 from playbook.samples import MANIFEST, SAMPLES
 from rdmascope.captures.session.session import Session
-from rdmascope.dissect.audit.auditor import Auditor, Result
-from rdmascope.dissect.records.audit import verdict_lines, verdict_records
+from rdmascope.dissect.audit.auditor import Auditor, Result, side
+from rdmascope.dissect.records.audit import _rule_fields, verdict_fields, verdict_lines
+from rdmascope.dissect.records.schema import Record, record
+
+
+def verdict_records(result: Result) -> Iterator[Record]:
+    """Every rule at every end."""
+    for row in result.rows():
+        yield record(
+            "verdict",
+            **_rule_fields(row.rule),
+            connection=row.connection.number,
+            endpoint=side(row.endpoint),
+            address=str(row.connection.endpoints[row.endpoint]),
+            **verdict_fields(row.rule, row.tally, True),
+        )
 
 
 @pytest.mark.parametrize("name", ["rxe-nfs-all", "siw-nfs-all", "v2-settles"])
