@@ -30,6 +30,7 @@ from ..onc.compound import (
     slot_results,
     walk_filehandles,
 )
+from ..onc.file_operations import Varying
 from ..onc.rpc_header import NFS, NFS_CALLBACK, results_at
 from ..onc.shapes.decode_cache import Layout, PairedLayouts
 from ..onc.shapes.registry import procedure_shape
@@ -69,21 +70,14 @@ def changing_steps(walk: CompoundWalk, call: memoryview, reply: memoryview) -> I
             yield ChangingStep(step.operation, *fields, step.current.handle)
 
 
-class _HandlePlace(NamedTuple):
-    """Bytes of a filehandle, from the first of the arguments, or of the results, on."""
-
-    of_reply: bool
-    at: int
-    size: int
-
-
 class _StepPlace(NamedTuple):
     """An operation that changes state."""
 
     operation: int
     arguments: FieldsPlace
     results: FieldsPlace
-    handle: _HandlePlace | None
+    handle: Varying | None
+    """Where the bytes of its filehandle are."""
 
 
 class StepPlaces(NamedTuple):
@@ -168,14 +162,14 @@ def _learned(call: memoryview, reply: memoryview, truncated: bool) -> StepPlaces
     return StepPlaces(tuple(places), tuple(masks), bool(walk.problem))
 
 
-def _handles(walk: CompoundWalk, call: memoryview, reply: memoryview) -> dict[int, _HandlePlace]:
+def _handles(walk: CompoundWalk, call: memoryview, reply: memoryview) -> dict[int, Varying]:
     """By the identity of a file."""
-    handles: dict[int, _HandlePlace] = {}
+    handles: dict[int, Varying] = {}
 
     def note(file: FileObject, of_reply: bool, at: int) -> None:
         view = reply if of_reply else call
         if at + 4 <= len(view) and at + 4 + (size := word(view, at)[0]) <= len(view):
-            handles[id(file)] = _HandlePlace(of_reply, at + 4, size)
+            handles[id(file)] = Varying(of_reply, at + 4, size, number=False)
 
     for step in walk.steps:
         if step.operation == OP_PUTFH and step.succeeded:

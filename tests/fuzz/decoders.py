@@ -18,7 +18,7 @@ from playbook.samples import sample_frames
 from rdmascope.cli.views.rpc import layer_trees
 from rdmascope.dissect import layers
 from rdmascope.dissect.frames import Frame
-from rdmascope.dissect.layers.fpdus import remove_markers
+from rdmascope.dissect.layers.fpdus import remove_markers, split_fpdus
 from rdmascope.dissect.link.numbers import COOKED, ERF, ETHERNET, INFINIBAND, RAW_IP
 from rdmascope.dissect.onc import xdr
 from rdmascope.dissect.onc.compound import (
@@ -218,6 +218,8 @@ def fpdus(data: bytes) -> None:
     position, stream = choice(data, 1024)
     rest, markers = remove_markers(stream, position)
     assert len(rest) + 4 * len(markers) >= len(stream) - 6  # one may be truncated at either end
+    for framed in (*split_fpdus(stream), *split_fpdus(stream, position)):
+        assert framed is not None
 
 
 def fpdu_seeds() -> Iterator[bytes]:

@@ -933,14 +933,7 @@ def _arguments(node: Node) -> dict[str, Any]:
 
 
 def _reply(status: int, tag: bytes, count: int, results: list[Parts]) -> Parts:
-    """COMPOUND4res, with neighbouring bytes in one part."""
+    """COMPOUND4res."""
     tag_type, status_type = COMPOUND4ARGS.fields[0][1], COMPOUND4ARGS.fields[1][1]
-    text = bytearray(encoded(status_type, status) + encoded(tag_type, tag) + encoded(status_type, count))
-    parts: list[bytes | DdpItem] = []
-    for part in (part for result in results for part in result):
-        if isinstance(part, DdpItem):
-            parts += [bytes(text), part]
-            text.clear()
-        else:
-            text += part
-    return (*parts, bytes(text)) if text else tuple(parts)
+    head = encoded(status_type, status) + encoded(tag_type, tag) + encoded(status_type, count)
+    return (head, *(part for result in results for part in result))

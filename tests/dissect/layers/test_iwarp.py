@@ -11,10 +11,9 @@ from hypothesis import given, settings, strategies as st
 from scapy.layers.inet import IP, TCP
 from scapy.packet import Padding, Raw
 
-from playbook.split_fpdus import split_fpdus
 from rdmascope.dissect.layers import iwarp, iwarp_codes
 from rdmascope.dissect.layers.columns import compile_header
-from rdmascope.dissect.layers.fpdus import crc32c, fpdu_bytes, insert_markers, remove_markers, verify_crc
+from rdmascope.dissect.layers.fpdus import crc32c, fpdu_bytes, insert_markers, remove_markers, split_fpdus, verify_crc
 from rdmascope.dissect.layers.mpa import (
     FPDU,
     RDMAP_HEADERS,

@@ -12,12 +12,11 @@ from pathlib import Path as FilePath
 import pytest
 
 from playbook.packets import checksum, icrc
-from playbook.split_fpdus import split_fpdus
 from playbook.spoken import SIX, change, script
 from rdmascope.captures.peer.shipped import write_capture
 from rdmascope.captures.peer.wire.network import Path, TapedFrame
 from rdmascope.captures.peer.wire.script import Script, calls_of, captured, play_script
-from rdmascope.dissect.layers.fpdus import verify_crc
+from rdmascope.dissect.layers.fpdus import split_fpdus, verify_crc
 from rdmascope.dissect.layers.mpa import STARTUP_BYTES
 
 ETHERNET, UDP_BYTES = 14, 8
