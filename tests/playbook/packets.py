@@ -10,6 +10,7 @@ import ipaddress
 import struct
 import zlib
 from dataclasses import dataclass
+from functools import cache
 
 ROCE_PORT = 4791
 UDP = 17
@@ -101,9 +102,15 @@ def icrc(ip: bytes, udp: bytes, packet: bytes) -> bytes:
     return struct.pack("<I", zlib.crc32(covered))
 
 
+@cache
+def packed(address: str) -> bytes:
+    """An IP address in network byte order: 4 bytes or 16."""
+    return ipaddress.ip_address(address).packed
+
+
 def mac(address: str) -> bytes:
     """A locally administered MAC address for an IP address."""
-    return b"\x02\x00" + ipaddress.ip_address(address).packed[-4:]
+    return b"\x02\x00" + packed(address)[-4:]
 
 
 def checksum(header: bytes) -> int:
@@ -115,11 +122,11 @@ def checksum(header: bytes) -> int:
 
 def ip_header(source: str, destination: str, length: int, identification: int, ecn: int, protocol: int = UDP) -> bytes:
     """IPv4 or IPv6 header for ``length`` bytes behind it."""
-    src, dst = ipaddress.ip_address(source), ipaddress.ip_address(destination)
-    if src.version == 6:
-        return struct.pack(">IHBB", 6 << 28 | ecn << 20 | 0x12345, length, protocol, 64) + src.packed + dst.packed
+    addresses = packed(source) + packed(destination)
+    if len(addresses) == 32:
+        return struct.pack(">IHBB", 6 << 28 | ecn << 20 | 0x12345, length, protocol, 64) + addresses
     fields = (0x45, ecn, 20 + length, identification & 0xFFFF, 0x4000, 64, protocol)
-    header = struct.pack(">BBHHHBBH", *fields, 0) + src.packed + dst.packed
+    header = struct.pack(">BBHHHBBH", *fields, 0) + addresses
     return header[:10] + struct.pack(">H", checksum(header)) + header[12:]
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import ipaddress
 import struct
 from dataclasses import dataclass
 
-from .packets import Frame, checksum, ip_header, mac
+from .packets import Frame, checksum, ip_header, mac, packed
 
 FIN, SYN, RST, PSH, ACK = 1, 2, 4, 8, 16
 TCP = 6
@@ -87,8 +86,7 @@ def encode(segment: TcpSegment) -> bytes:
             struct.pack(">HHIIBBHHH", *ports, *numbers, offset << 4, segment.flags, segment.window, check, 0) + options
         )
 
-    addresses = ipaddress.ip_address(segment.source).packed + ipaddress.ip_address(segment.destination).packed
-    covered = addresses + struct.pack(">II", length, TCP) + tcp(0)
+    covered = packed(segment.source) + packed(segment.destination) + struct.pack(">II", length, TCP) + tcp(0)
     covered += segment.payload if segment.wrong_checksum else payload
     check = checksum(covered + bytes(len(covered) % 2))
     ethertype = b"\x86\xdd" if ip[0] >> 4 == 6 else b"\x08\x00"
