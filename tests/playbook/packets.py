@@ -114,10 +114,9 @@ def mac(address: str) -> bytes:
 
 
 def checksum(header: bytes) -> int:
-    total: int = sum(struct.unpack(f">{len(header) // 2}H", header))
-    while total >> 16:
-        total = (total & 0xFFFF) + (total >> 16)
-    return ~total & 0xFFFF
+    """Of an even number of bytes (RFC 1071): a sum of words with end-around carry is a remainder."""
+    total = int.from_bytes(header, "big")
+    return 0xFFFF - (total % 0xFFFF or 0xFFFF * (total > 0))
 
 
 def ip_header(source: str, destination: str, length: int, identification: int, ecn: int, protocol: int = UDP) -> bytes:

@@ -72,20 +72,21 @@ def truncated(batches: Iterable[FrameBatch], snaplen: int) -> list[FrameBatch]:
     return cut
 
 
-@pytest.mark.parametrize("snaplen", (106, 128, 160, 200, 256))
+@pytest.mark.parametrize("snaplen", (106, 160, 256))
 @pytest.mark.parametrize("name", ("bidir-rxe", "ipv6-rxe", "krb5-rxe", "loss-rxe", "rxe-nfs-all", "siw-nfs-all"))
 def test_truncated_samples_are_judged_alike(name: str, snaplen: int) -> None:
     with open_capture(str(SAMPLES / MANIFEST[name]["file"])) as capture:
         compare(truncated(capture.batches(), snaplen))
 
 
-@pytest.mark.parametrize("rule", JUDGED)
-def test_truncated_conversations_that_break_a_rule_are_judged_alike(rule: str) -> None:
+@pytest.mark.parametrize(("number", "rule"), enumerate(JUDGED))
+def test_truncated_conversations_that_break_a_rule_are_judged_alike(number: int, rule: str) -> None:
+    """At two of four snaplens, for all rules have much of their conversations in common."""
     wire, _ = play(rule)
     for _ in range(3):
         hello(wire.connections[0])
     batches = frame_batches(Capture(wire).frames, [])
-    for snaplen in (110, 132, 170, 230):
+    for snaplen in (110, 132, 170, 230)[number % 2 :: 2]:
         compare(truncated(batches, snaplen))
 
 

@@ -44,8 +44,10 @@ def records(name: str, frames: int, full: bool) -> Iterator[dict[str, Any]]:
         yield {**record, "path": one.path(), **(full_fields(one.rpc) if full else {})}
 
 
-@pytest.mark.parametrize("frames", [700, 1 << 15])
-@pytest.mark.parametrize("name", ["meta-rxe", "loss-rxe", "rxe-nfs-all", "siw-nfs-all"])
+@pytest.mark.parametrize(
+    ("name", "frames"),
+    [("meta-rxe", 700), *((name, at) for name in ("loss-rxe", "rxe-nfs-all", "siw-nfs-all") for at in (700, 1 << 15))],
+)
 def test_lines_of_columns_are_those_of_objects(name: str, frames: int) -> None:
     assert any(len(table.row_places) for table in session(name, frames).tables()) or name == "siw-nfs-all"
     lines = listed(name, frames, rows=True)

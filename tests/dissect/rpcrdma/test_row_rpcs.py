@@ -206,14 +206,15 @@ def test_every_sample(name: str) -> None:
 @pytest.mark.parametrize(("frames", "contents"), [(50, True), (333, True), (333, False), (5000, True)])
 def test_batches_of_any_size(frames: int, contents: bool) -> None:
     batches = [*sample_batches("meta-rxe", Limits(frames=frames))]
-    # Of many those in the middle, where NFSv4 comes after NFSv3.
-    assert compare(batches[200:300] or batches, contents) > frames // 5
+    # Those in the middle, where NFSv4 comes after NFSv3.
+    assert compare(batches[10_000 // frames : 15_000 // frames + 1], contents) > frames // 5
 
 
 def test_statistics_whose_latencies_become_a_histogram(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(LIMITS, "exact", 700)
     monkeypatch.setitem(LIMITS, "max_procedures", 9)
-    compare([*sample_batches("meta-rxe", Limits(frames=1500))])
+    # Of one procedure there are 800, and NFSv4 brings more procedures than are kept.
+    compare([*sample_batches("meta-rxe", Limits(frames=1500))][3:9])
 
 
 @QUICK

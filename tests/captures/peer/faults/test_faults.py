@@ -7,10 +7,13 @@ import pytest
 from playbook.spoken import CLIENT, SIX, analyzed, broken, rules_of, script, settle, undecided, with_occasion
 from rdmascope.captures.peer.endpoint import Role
 from rdmascope.captures.peer.faults import FAULTS, find_fault
+from rdmascope.captures.peer.wire.network import Path
 from rdmascope.captures.peer.wire.script import play_script
 from rdmascope.dissect.audit.rule import all_rules
 
 NETWORKS = ("rocev2", "iwarp")
+LARGE_PACKETS = Path(mtu=4096)
+"""A fault is one of messages, and of large packets there are fewer to make."""
 CASES = [
     (name, version, NETWORKS[(number + version) % 2])
     for number, (name, fault) in enumerate(FAULTS.items())
@@ -21,7 +24,7 @@ CASES = [
 
 @pytest.mark.parametrize("name, version, transport", CASES)
 def test_a_fault_breaks_its_rule_and_no_other(name: str, version: int, transport: str) -> None:
-    given = with_occasion(name, version, transport)
+    given = with_occasion(name, version, transport, LARGE_PACKETS)
     frames, (played,) = play_script(given)
     assert played.committed[FAULTS[name].by], "no occasion"
     _, auditor, _ = analyzed(frames)
