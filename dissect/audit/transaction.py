@@ -330,8 +330,14 @@ class Transaction(Subject):
         return *bound, self.call_stream, 0, len(self.call_stream)
 
     def written(self, use: SegmentUse) -> int:
-        """Bytes of a segment that RDMA Writes put there, late ones included."""
-        return len(filled(use, [*use.operations, *self.late]))
+        """Bytes of a segment that RDMA Writes put there; of late ones only what the reply returns."""
+        _, length, start = use.advertised
+        written = filled(use, [operation for operation in use.operations if operation not in self.late])
+        late = filled(use, self.late)
+        late.remove(start + (use.returned or 0), start + length)
+        for span in zip(late.starts, late.ends, strict=True):
+            written.add(*span)
+        return len(written)
 
     @property
     def unwritten(self) -> str:

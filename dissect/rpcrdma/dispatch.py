@@ -378,8 +378,11 @@ class Dispatcher:
             return False
         elif procedure == RDMA_NOMSG and not header.problem and header.reads:
             return not self._returns_reply_chunk(sender, header)
-        elif procedure == RDMA_NOMSG and not header.problem and header.reply and header.version == 2:
-            return False  # whatever its direction word says: a call would have a Read list
+        elif procedure == RDMA_NOMSG and not header.problem and header.reply:
+            if self._never_called(sender):
+                return header.direction != REPLY  # a call that lacks its Read chunk
+            if header.version == 2:
+                return False  # whatever its direction word says: a call would have a Read list
         if header.direction is not None:
             return header.direction == CALL
         if header.xid in self.matching.directions[1 - sender].calls:
@@ -390,6 +393,13 @@ class Dispatcher:
             return False
         # Only calls have a Read list.
         return True if header.reads else None
+
+    def _never_called(self, sender: int) -> bool:
+        """No call can have been sent to this end: it is the client, and all that the server sent was captured."""
+        connection = self.conversation.connection
+        return (
+            sender == 0 and connection.start_known and not connection.gaps[1] and not self.matching.directions[1].sent
+        )
 
     def _returns_reply_chunk(self, sender: int, header: TransportHeader) -> bool:
         """It returns the Reply chunk of an open call, so it is a reply, whatever else it carries."""

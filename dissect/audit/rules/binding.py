@@ -220,6 +220,8 @@ def count_match(transaction: Transaction) -> Judgement | None:
         returned = chunk.returned or 0
         if item.count in (returned, returned - unfilled):
             judged = PASSED
+        elif not any(written) and len(chunk.segments) > 1 and (reason := transaction.unwritten):
+            return undecidable(reason)  # Segments that nothing was written to are V1-WRITE-UNFILLED's.
         else:
             return violation(f"count {item.count} of {item.name}, and Write chunk {item.chunk + 1} returns {returned}",
                              "the same number", *transaction.frames)  # fmt: skip

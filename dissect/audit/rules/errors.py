@@ -192,6 +192,8 @@ def error_for_version(refusable: RefusableMessage) -> Judgement | None:
             return None  # and then the header is what it minds
         if not refusable.start_known:
             return undecidable(LATE_START)
+        if reason := gaps(refusable.connection, 1 - refusable.sender):
+            return undecidable(reason)
     return _answered(refusable, ERR_VERS)
 
 

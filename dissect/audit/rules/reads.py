@@ -7,7 +7,7 @@ from itertools import pairwise
 from ...layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
 from ..events import PERSISTENT, PREDICTABLE, SentMessage
 from ..rule import CALL, CHUNKS, PASSED, READS, REPLY, Judgement, Level, rule, undecidable, violation
-from ..transaction import Transaction
+from ..transaction import CALL_NOT_WHOLE, Transaction
 
 MUST, SHOULD, STATED = Level.MUST, Level.SHOULD, Level.STATED
 
@@ -118,6 +118,8 @@ def long_call_position(transaction: Transaction) -> Judgement | None:
     if transaction.continues_long_call is not None:
         return violation(f"its Read chunk goes on at Position {transaction.continues_long_call}", "Position 0",
                          call.frame)  # fmt: skip
+    if transaction.reduced and not transaction.call_whole:
+        return undecidable(CALL_NOT_WHOLE)  # which would tell whether items are at the other Positions
     return PASSED
 
 

@@ -21,6 +21,7 @@ from .scripts import (
     callback,
     create_session,
     hello,
+    listing,
     message,
     opened,
     push,
@@ -47,6 +48,23 @@ def long_call_of_nothing(wire: Wire) -> None:
     connection = opened(wire)
     connection.send(CLIENT, hdr(connection, 7, NOMSG, reads=[(0, connection.register(0))]))
     refuse(connection, 7)
+
+
+@breaks("V1-NOMSG-CHUNK")
+def long_call_with_nothing_but_a_reply_chunk(wire: Wire) -> None:
+    """The server never called, so it is no backward reply, whose Reply chunk would look the same."""
+    connection = opened(wire)
+    connection.send(CLIENT, hdr(connection, 7, NOMSG, reply=connection.register(128)))
+    refuse(connection, 7)
+
+
+@breaks("V1-RDMA-AFTER-REPLY")
+def written_after_the_reply_behind_what_it_returned(wire: Wire) -> None:
+    """What the reply returned is what was written before it."""
+    rpc = listing(opened(wire))
+    reply(rpc, nfs3.readdirplus_reply([b"name"]))
+    assert rpc.reply_chunk is not None
+    rpc.connection.write(SERVER, rpc.reply_chunk[0].handle, rpc.reply_chunk[0].offset + 4096, DATA[:100])
 
 
 @breaks("V1-DDP-ELIGIBLE")

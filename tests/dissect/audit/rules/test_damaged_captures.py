@@ -172,6 +172,34 @@ def test_a_capture_out_of_step_of_a_proper_conversation_breaks_no_rule(
     assert broken_rules(audit_capture(capture)) == set()
 
 
+def test_version_2_may_have_been_settled_by_a_reply_that_is_missing() -> None:
+    wire = Wire(seed=5)
+    wire.version = 2
+    SCRIPTS["V1-READ-ROUNDUP"](wire)
+    hello(wire.connections[0])
+    first = faults.where(wire.packets, kind="send", sender=1)[0]
+    auditor = audit(wire, faults.drop(wire.packets, [first]))
+    assert broken_rules(auditor) == {"V1-READ-ROUNDUP"}
+    assert total(auditor, "V1-ERROR-FOR-VERSION").undecidable == 1
+
+
+@pytest.mark.parametrize("version", (1, 2))
+def test_a_returned_length_that_its_missing_rdma_write_would_explain_is_undecidable(version: int) -> None:
+    wire, _ = play("V1-WRITE-UNFILLED", version)
+    auditor = audit(wire, faults.drop(wire.packets, faults.where(wire.packets, kind="write")))
+    assert not broken_rules(auditor)
+    assert total(auditor, "V1-COUNT-MATCH").undecidable == 1
+
+
+def test_where_the_rest_of_a_long_call_is_cannot_be_judged_where_nothing_read_it() -> None:
+    wire = Wire(seed=5)
+    connection = opened(wire)
+    chunks = [(0, connection.register(20)), (20, connection.register(60))]
+    connection.send(0, header(7, 1, reads=chunks))
+    refuse(connection, 7)
+    assert total(audit(wire), "V1-LONG-CALL-POSITION").undecidable == 1
+
+
 @pytest.mark.parametrize("rule", ("V1-CREDIT-FIRST", "V1-XID-REUSED"))
 def test_rules_about_order_are_undecidable_behind_an_answer_that_is_captured_too_early(rule: str) -> None:
     wire = Wire(seed=11)
