@@ -164,11 +164,28 @@ PROCEDURES: dict[tuple[int, int], tuple[str, ...]] = {
     (NFS_CALLBACK, 1): ("CB_NULL", "CB_COMPOUND"),  # RFC 8881, 19
 }
 """(program, version): procedure names, the number is the index."""
+CB_COMPOUND = 1
 
 
 def is_callback(program: int) -> bool:
     """Whether an NFS client serves it to its server: NFS_CB, or another transient number (RFC 5531, 8.4)."""
     return NFS_CALLBACK <= program < TRANSIENT_END
+
+
+def callback_minor_version(data: Data, start: int, end: int) -> int | None:
+    """Of a CB_COMPOUND call; None of other calls, and where it cannot be read.
+
+    Calls of version 4.0 come on connections that the server makes to its client (RFC 7530, 10.2); later ones on those
+    that the client made (RFC 8881, 2.10.3.1).
+    """
+    head = call_header(data, start, end)
+    if head is None or not is_callback(head.program) or head.procedure != CB_COMPOUND or head.body < 0:
+        return None
+    view, at = memoryview(data), head.body
+    if at + 4 > end:
+        return None
+    at += 4 + round_up(word(view, at)[0])  # The tag.
+    return word(view, at)[0] if at + 4 <= end else None
 
 
 def program_name(program: int) -> str:

@@ -16,7 +16,7 @@ from ..layers.rpcrdma_codes import RDMA_ERROR, RDMA_MSG, RDMA_NOMSG
 from ..link.duplicates import MIRRORED
 from ..link.frame_decoder import DecodedFrames, FrameDecoder
 from ..named_tuple import NamedTuple
-from ..onc.rpc_header import is_callback
+from ..onc.rpc_header import callback_minor_version, is_callback
 from ..transport.connection import Connection, Link, Registry
 from ..transport.health import TransportHealth
 from ..transport.rc.link import RcLink
@@ -65,9 +65,12 @@ def read_send(data: Bytes, start: int, end: int, length: int) -> SendEvidence | 
 
 
 def _calls_back(header: TransportHeader, data: Bytes, start: int, end: int) -> bool:
-    """Whether it is a call of a program that clients serve."""
-    at = start + header.length + 12
-    return header.procedure == RDMA_MSG and at + 4 <= end and is_callback(int.from_bytes(data[at : at + 4].tobytes()))
+    """Whether it is a call of a program that clients serve, on a connection that a client made."""
+    start += header.length
+    if header.procedure != RDMA_MSG or start + 16 > end:
+        return False
+    program = int.from_bytes(data[start + 12 : start + 16].tobytes())
+    return is_callback(program) and callback_minor_version(data, start, end) != 0
 
 
 def _role(header: TransportHeader, data: Bytes, start: int, end: int) -> str:

@@ -51,10 +51,9 @@ def _read(data: Bytes, start: int, end: int, length: int) -> SendEvidence | None
     """The XID, and whether it is a call or a reply."""
     if end - start < 8:
         return None
-    view = data.data
-    xid, kind = words2(view, start)
-    called = words2(view, start + 8)[1] if end - start >= 16 else 0
-    return SendEvidence(xid, ROLES.get(kind, ""), (), kind == CALL and rpc_header.is_callback(called))
+    xid, kind = words2(data.data, start)
+    calls_back = kind == CALL and bool(rpc_header.callback_minor_version(data, start, end))
+    return SendEvidence(xid, ROLES.get(kind, ""), (), calls_back)
 
 
 RPC_RECORDS = RecordReader(lambda words: begin_messages(words[:, 1:]), SendReader(_read, "XIDs"))

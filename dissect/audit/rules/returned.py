@@ -11,6 +11,8 @@ from ..transaction import Transaction, delivers
 REPLY_HEADER = 24
 """Bytes of an RPC reply before its results, with an empty verifier (RFC 5531, 9)."""
 
+RESULT_UNKNOWN = "it is not known whether the reply has a result for the chunk"
+
 MUST, SHOULD, STATED = Level.MUST, Level.SHOULD, Level.STATED
 
 
@@ -308,7 +310,7 @@ def write_unused(transaction: Transaction) -> Judgement | None:
         if results is None or not results.complete:
             written = any(transaction.written(use) for use in chunk.segments)
             if chunk.returned and not written and not transaction.unwritten:
-                judged = judged or undecidable("it is not known whether the reply has a result for the chunk")
+                judged = judged or undecidable(RESULT_UNKNOWN)
             elif not chunk.returned:
                 judged = judged or PASSED
         elif number >= len(results.items):
@@ -330,6 +332,11 @@ def _unclaimed(transaction: Transaction, number: int) -> bool:
         return _short(transaction)
     results = transaction.results
     return results is not None and results.complete and number >= len(results.items)
+
+
+def _claimed(transaction: Transaction, number: int) -> bool:
+    """Whether the reply has a result for a Write chunk."""
+    return transaction.results is not None and number < len(transaction.results.items)
 
 
 @rule("V1-WRITE-LENGTH-TRUE", "A returned length is what was written", STATED,
@@ -354,6 +361,9 @@ def write_length_true(transaction: Transaction) -> Judgement | None:
         number = transaction.writes.index(chunk) if chunk.kind == "write" else -1
         unused = not any(written) or not chunk.returned  # which may have been written to all the same (4.4.6.2)
         if unused and (_unclaimed(transaction, number) or not (any(written) or chunk.returned)):
+            continue
+        if not chunk.returned and number >= 0 and not _claimed(transaction, number):
+            judged = judged or undecidable(RESULT_UNKNOWN)
             continue
         writes = [operation for use in chunk.segments for operation in use.operations]
         if not chunk.returned and all(operation in transaction.late for operation in writes):

@@ -221,6 +221,20 @@ def test_a_lost_segment_costs_the_messages_that_it_carried() -> None:
     assert rpcs[3].connection.missing_packets == (1, 0)
 
 
+@pytest.mark.parametrize("ports", [(741, 38717), (50000, 38717)])
+@pytest.mark.parametrize("procedures", [(0,), (0, 1), (1, 1, 1)])
+def test_the_server_calls_on_a_connection_of_its_own_in_version_4_0(
+    ports: tuple[int, int], procedures: tuple[int, ...]
+) -> None:
+    """Its set-up is not in the capture; CB_NULL, and CB_COMPOUND of an empty tag, minor version 0 and no operation."""
+    talk = Talk(ports=ports)
+    for number, procedure in enumerate(procedures):
+        talk.put(0, record(head(number, procedure, CALLBACK) + u32(0, 0, 1, 0) * procedure))
+        talk.put(1, record(u32(number, 1, 0, 0, 0, 0) + u32(0, 0, 0) * procedure))
+    rpcs = analysed(talk, talk.segments, [])
+    assert [(rpc.backward, rpc.connection.endpoints[0].port) for rpc in rpcs] == [(False, ports[0])] * len(procedures)
+
+
 @pytest.mark.parametrize("data", [b"GET / HTTP/1.1\r\n\r\n" * 9, b"SSH-2.0-OpenSSH_9.2\r\n" * 9, bytes(400)])
 def test_other_protocols_are_none(data: bytes) -> None:
     talk = Talk(ports=(40000, 8080))

@@ -191,6 +191,19 @@ def test_a_returned_length_that_its_missing_rdma_write_would_explain_is_undecida
     assert total(auditor, "V1-COUNT-MATCH").undecidable == 1
 
 
+@pytest.mark.parametrize("version", (1, 2))
+@pytest.mark.parametrize("script", (near_misses.unused_chunk_that_was_written_to,
+                                    near_misses.second_read_fails_and_returns_nothing))  # fmt: skip
+@pytest.mark.parametrize("snaplen", (120, 140, 200))
+def test_whether_a_chunk_was_used_is_undecidable_where_the_reply_is_truncated(
+    snaplen: int, script: Callable[[Wire], None], version: int
+) -> None:
+    wire = Wire(seed=5)
+    wire.version = version
+    script(wire)
+    assert not broken_rules(audit(wire, faults.snap(wire.packets, snaplen)))
+
+
 def test_where_the_rest_of_a_long_call_is_cannot_be_judged_where_nothing_read_it() -> None:
     wire = Wire(seed=5)
     connection = opened(wire)

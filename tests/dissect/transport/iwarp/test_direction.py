@@ -43,6 +43,18 @@ def test_a_capture_that_begins_with_a_callback(chunk: str, after: int, client_po
 
 
 @pytest.mark.parametrize("client_port", CLIENT_PORTS)
+@pytest.mark.parametrize("number", [1, 3])
+def test_a_connection_of_callbacks_of_version_4_0_is_the_servers(number: int, client_port: int) -> None:
+    """It connects to its client for them, and is the one that calls."""
+    wire = IwarpWire(seed=5)
+    connection = joined(wire, client_port)
+    for _ in range(number):
+        recall = nfs4.callback(nfs4.cb_recall(), minor=0)
+        reply(call(connection, recall), nfs4.compound_reply(nfs4.cb_recall_done()))
+    directed(wire, analyze(IwarpCapture(wire)), [False] * number)
+
+
+@pytest.mark.parametrize("client_port", CLIENT_PORTS)
 @pytest.mark.parametrize("step", [1, 2, 100])
 def test_the_caller_is_the_client_whichever_port_is_lower(client_port: int, step: int) -> None:
     wire = IwarpWire(seed=6)

@@ -90,6 +90,18 @@ def test_the_last_of_three_alike_is_no_surer_than_the_others() -> None:
     assert max(one.confidence for one in found) < 0.5
 
 
+@pytest.mark.parametrize("number", (1, 3))
+def test_callbacks_of_version_4_0_come_on_a_connection_that_the_server_made(number: int) -> None:
+    wire = Wire(seed=5)
+    connection = wire.connect(cm=False)
+    for _ in range(number):
+        recall = nfs4.callback(nfs4.cb_recall(), minor=0)
+        reply(call(connection, recall), nfs4.compound_reply(nfs4.cb_recall_done()))
+    rpcs = analyze(Capture(wire))
+    assert [rpc.backward for rpc in rpcs] == [False] * number
+    assert {str(rpc.connection.endpoints[0].address) for rpc in rpcs} == {connection.ends[0].address}
+
+
 @pytest.mark.parametrize("after", (0, 1, 3))
 @pytest.mark.parametrize("chunk", ("none", "unused", "used"))
 @pytest.mark.parametrize("version", (1, 2))
