@@ -46,6 +46,8 @@ FOREIGN_PORTS = {4420: "NVMe/RDMA", 3260: "iSER", 5445: "SMB Direct"}
 
 BOTH = 3
 
+CALL_WORDS = 24
+"""Bytes of a call up to its procedure number (RFC 5531, 9)."""
 TRIALS = 16
 """So many Sends that do not fit make it something else."""
 
@@ -78,10 +80,14 @@ class Recogniser:
     def decided(self) -> bool:
         return self.conversation.protocol != "unknown"
 
-    def look(self, sender: int, header: TransportHeader, data: memoryview, start: int, end: int) -> None:
-        """Judge a Send: its decoded header, and where its captured Payload stream is."""
+    def look(
+        self, sender: int, header: TransportHeader, data: memoryview, start: int, end: int, cut: bool = False
+    ) -> None:
+        """Judge a Send: its decoded header, and where its captured Payload stream is; ``cut``: it has more bytes."""
         known_format = header.version in (1, 2) and header.length >= 8
-        if header.truncated and known_format and header.procedure in (None, RDMA_MSG, RDMA_NOMSG):
+        truncated = header.truncated and header.procedure in (None, RDMA_MSG, RDMA_NOMSG)
+        truncated |= cut and header.procedure == RDMA_MSG and _may_be_rpc(header.xid, data[start:end])
+        if truncated and known_format:
             if self.truncated is None:
                 self.truncated = {}
             self.truncated[header.xid] = self.truncated.get(header.xid, 0) | 1 << sender
@@ -146,6 +152,12 @@ class Recogniser:
 def _shared(words: tuple[str, ...]) -> tuple[str, ...]:
     """The same words: most connections are recognised by them."""
     return words
+
+
+def _may_be_rpc(xid: int, stream: memoryview) -> bool:
+    """Whether so few bytes of a Payload stream that RPC's own header is not among them are those of this XID."""
+    begins = xid.to_bytes(4) + bytes(3)  # and the message type, which is 0 or 1
+    return len(stream) < CALL_WORDS and bytes(stream[:7]) == begins[: len(stream)]
 
 
 def _is_ipoib(header: TransportHeader) -> bool:
@@ -244,7 +256,8 @@ class Dispatcher:
         if operation.kind is SEND and operation.start_known:
             data, start, end = operation.payload.prefix()
             header = decode_header(data, start, end, operation.length)
-            self.recogniser.look(operation.initiator, header, data, start + header.length, end)
+            cut = end - start < operation.length
+            self.recogniser.look(operation.initiator, header, data, start + header.length, end, cut)
         if self.recogniser.decided:
             self._decide()
         elif len(self.undecided) > MAX_UNDECIDED:

@@ -388,7 +388,7 @@ def reply_no_binding(transaction: Transaction) -> Judgement | None:
     if rpc.program is None or rpc.version is None:
         return None
     ineligible = ddp_eligible(transaction)
-    if transaction.bound and (ineligible is None or ineligible.verdict == UNDECIDABLE):
+    if transaction.bound and ineligible is None:
         return None
     if rpc.reply.header.procedure == RDMA_ERROR:
         return PASSED
@@ -397,6 +397,8 @@ def reply_no_binding(transaction: Transaction) -> Judgement | None:
         return undecidable("the reply cannot be read")
     if not reply.accepted or reply.accept_status != SUCCESS:
         return PASSED
+    if transaction.bound and ineligible is not None and ineligible.verdict == UNDECIDABLE:
+        return undecidable(ineligible.reason)
     if not transaction.bound:
         return violation(f"SUCCESS for {program_name(rpc.program)} version {rpc.version} (program {rpc.program})",
                          "an error for a program without a known binding", *transaction.frames, note=True)  # fmt: skip

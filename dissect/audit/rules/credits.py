@@ -36,8 +36,11 @@ def credit_zero(sent: SentMessage) -> Judgement | None:
 def exceeded(transaction: Transaction, source: str) -> Judgement | None:
     """Judge the number of calls outstanding when this one was sent."""
     flow = transaction.flow
-    if flow is None or flow.limit is None or flow.lenient is None:
+    if flow is None:
         return None
+    if flow.limit is None or flow.lenient is None:
+        unseen = not transaction.start_known or transaction.missed(transaction.endpoint("responder"))
+        return undecidable("the grant is not in the capture") if unseen and flow.outstanding > 1 else None
     if flow.outstanding <= flow.limit:
         return PASSED
     if reason := transaction.missed(transaction.endpoint("responder")):

@@ -245,9 +245,12 @@ def write_fill_order(transaction: Transaction) -> Judgement | None:
             continue
         for number, use in enumerate(chunk.segments[1:], 2):
             before = chunk.segments[number - 2]
-            if not use.returned or before.returned is None or not transaction.written(use):
+            if not use.returned or before.returned is None or before.returned == before.advertised.length:
                 continue
-            if before.returned < before.advertised.length:
+            if not transaction.written(use):
+                if reason := transaction.unwritten:
+                    return undecidable(reason)
+            else:
                 return violation(
                     f"{name}, segment {number} is used, and segment {number - 1} returned "
                     f"{before.returned} of {before.advertised.length} bytes",
@@ -271,9 +274,9 @@ def write_unfilled(transaction: Transaction) -> Judgement | None:
     judged = None
     for name, chunk, _ in _pairs(transaction):
         unfilled = [use for use in chunk.segments if not transaction.written(use)]
-        if not unfilled or len(unfilled) == len(chunk.segments):
-            continue
         claiming = [use for use in unfilled if use.returned]
+        if not unfilled or (len(unfilled) == len(chunk.segments) and not (len(claiming) > 1 and transaction.unwritten)):
+            continue
         if claiming and (reason := transaction.unwritten or transaction.out_of_step):
             return undecidable(reason)
         if claiming:
@@ -404,6 +407,8 @@ def write_no_pad(transaction: Transaction) -> Judgement | None:
         written = sum(transaction.written(use) for use in chunk.segments)
         if count % 4 == 0 and number not in counts:
             continue
+        if count % 4 and written < count and transaction.unwritten:
+            return undecidable(transaction.unwritten)
         # A pad is one to three bytes; a server that counts it wrong writes another number of them than are missing.
         if count % 4 and 0 < written - count < 4:
             if transaction.late and transaction.unwritten:

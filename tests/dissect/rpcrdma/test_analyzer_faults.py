@@ -251,6 +251,17 @@ def test_truncated_frames_say_so(snaplen: int) -> None:
     judge(capture, analyze(capture))
 
 
+@pytest.mark.parametrize("snaplen", range(14 + 20 + 8 + 12 + 20, 120))
+def test_a_connection_is_recognised_wherever_its_frames_are_cut(snaplen: int) -> None:
+    """Within the transport header, between it and the RPC message, within that; no service port is known."""
+    wire = Wire()
+    connection = wire.connect(cm=False)
+    for _ in range(3):
+        reply(call(connection, nfs3.getattr_()), nfs3.getattr_reply())
+    rpcs = analyze(Capture(wire, faults.snap(wire.packets, snaplen)))
+    assert [rpc.call_frame < rpc.reply_frame for rpc in rpcs] == [True] * 3
+
+
 def test_rpcs_in_truncated_frames_are_matched_timed_and_named() -> None:
     wire = Wire(mtu=1024)
     conn = wire.connect()

@@ -191,6 +191,45 @@ def test_a_returned_length_that_its_missing_rdma_write_would_explain_is_undecida
     assert total(auditor, "V1-COUNT-MATCH").undecidable == 1
 
 
+@pytest.mark.parametrize("rule", ("V1-WRITE-FILL-ORDER", "V1-WRITE-UNFILLED", "V1-WRITE-NO-PAD"))
+def test_what_is_in_a_chunk_is_undecidable_where_an_rdma_write_is_missing(rule: str) -> None:
+    wire, _ = play(rule)
+    last = faults.where(wire.packets, kind="write")[-1]
+    operation = wire.packets[last].operation
+    auditor = audit(wire, faults.drop(wire.packets, faults.where(wire.packets, operation=operation)))
+    tally = total(auditor, rule)
+    assert tally.undecidable == 1 and not tally.violated
+
+
+def test_a_reply_with_success_is_undecidable_where_the_chunks_place_in_the_call_is() -> None:
+    wire, _ = play("V1-REPLY-NO-BINDING")
+    assert total(audit(wire, shorter(wire)), "V1-REPLY-NO-BINDING").violated == 0
+    assert total(audit(wire, faults.snap(wire.packets, 140)), "V1-REPLY-NO-BINDING").undecidable == 1
+
+
+def test_calls_before_the_first_grant_of_a_capture_are_undecidable() -> None:
+    wire = Wire(seed=5)
+    connection = opened(wire)
+    begun = len(wire.packets)
+    calls = [call(connection, nfs3.getattr_()) for _ in range(3)]
+    for one in calls:
+        reply(one, nfs3.getattr_reply())
+    assert total(audit(wire, faults.cut(wire.packets, begun)), "V1-CREDIT-EXCEEDED").undecidable == 2
+
+
+def test_a_long_send_whose_version_is_truncated_is_judged_by_none() -> None:
+    wire = Wire(seed=5)
+    wire.version = 2
+    connection = opened(wire)
+    long = call(connection, nfs3.write(0, bytes(3000)))
+    reply(long, nfs3.write_reply(3000))
+    hello(connection)
+    packets = list(wire.packets)
+    for at in faults.where(packets, operation=long.true.call_operation)[:1]:
+        packets[at : at + 1] = faults.snap(packets[at : at + 1], 60)
+    assert not broken_rules(audit(wire, packets))
+
+
 @pytest.mark.parametrize("version", (1, 2))
 @pytest.mark.parametrize("script", (near_misses.unused_chunk_that_was_written_to,
                                     near_misses.second_read_fails_and_returns_nothing))  # fmt: skip
