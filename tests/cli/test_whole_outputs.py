@@ -93,8 +93,10 @@ def test_no_folder_is_begun_where_the_disk_is_full(command: str, tmp_path: Path)
     assert left == []
 
 
-@pytest.mark.parametrize("free", [64, 16, 0])
-@pytest.mark.parametrize("command", ["sql", "batch", "batch onto it"])
+@pytest.mark.parametrize(
+    ("command", "free"),
+    [("sql", 64), ("sql", 16), ("sql", 0), ("batch", 16), ("batch", 0), ("batch onto it", 64), ("batch onto it", 0)],
+)
 def test_one_line_where_a_disk_of_64_kib_is_full(command: str, free: int, tmp_path: Path) -> None:
     """The folder of temporary files, and in the last case of the data set, too; ``free``: KiB."""
     disk = tmp_path / "disk"

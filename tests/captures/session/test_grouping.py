@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -59,11 +60,16 @@ BY = {
 }
 
 
+@cache
+def first_time(capture: str) -> int:
+    first: int = objects("report", capture)[0]["first_time_ns"]
+    return first
+
+
 @pytest.mark.parametrize("capture", [EVERYTHING, LOSS])
 @pytest.mark.parametrize("by", BY)
 def test_groups_are_those_of_sql(capture: str, by: str) -> None:
-    first = objects("report", capture)[0]["first_time_ns"]
-    key = BY[by].replace("FIRST", str(first))
+    key = BY[by].replace("FIRST", str(first_time(capture)))
     sums = "count(*) AS rpcs, count(*) FILTER (failed) AS errors, sum(call_bytes) AS call_bytes, "
     sums += "sum(reply_bytes) AS reply_bytes, sum(waiting_ns) AS total, max(waiting_ns) AS longest, "
     sums += "sum(server_ns) AS server, count(*) FILTER (state NOT IN ('complete', 'error')) AS incomplete"

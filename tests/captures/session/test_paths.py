@@ -20,7 +20,7 @@ from rdmascope.cli.commands import rpcs
 from ...dissect.measure.test_files import DATA, FILE, OTHER, SUB, lookup, read, rename
 from ...dissect.measure.test_paths import mount
 
-READS = 20
+READS = 8
 PATHS = ["/export/file"] * READS + [None, "/export/file", "/export/file", None, "/export/new"]
 
 
@@ -56,7 +56,7 @@ def test_rpcs(late: str, held: int, options: tuple[str, ...], monkeypatch: pytes
 
 
 def test_show(late: str) -> None:
-    for number, path in enumerate(PATHS, 1):
+    for number, path in [*enumerate(PATHS, 1)][READS - 2 :]:
         (found,) = objects("show", late, "--rpc", str(number), "--json")
         assert found["path"] == path
 

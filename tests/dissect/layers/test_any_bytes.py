@@ -46,7 +46,7 @@ def printed(packet: Any) -> None:
 
 @pytest.mark.parametrize("name", LAYERS)
 @given(data=st.data())
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_any_bytes_are_a_layer_or_raw(name: str, data: st.DataObject) -> None:
     wire = data.draw(st.binary(max_size=200) | harmed(default(LAYERS[name])))
     packet = LAYERS[name](wire)
