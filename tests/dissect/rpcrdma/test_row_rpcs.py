@@ -166,7 +166,7 @@ class Way:
         else:
             for rpc in table:
                 self.statistics.add_table(RpcTable([rpc]))
-        if len(table):  # Else nothing was counted, which the end shows.
+        if len(table) and len(self.kept) % 8 == 1:  # Sums only grow: what differs once does so at the end, too.
             self.seen.append(counted(self.statistics))
         # One by one, what may have a second reply ends when that is too late: the order is that of the calls.
         order = table.rows["number"].argsort()
@@ -196,6 +196,11 @@ def compare(batches: Sequence[FrameBatch], contents: bool = True) -> int:
 
 def sample_batches(name: str, limits: Limits | None = None) -> Iterator[FrameBatch]:
     return Session(str(SAMPLES / MANIFEST[name]["file"]), limits=limits).batches()
+
+
+@cache
+def first_batch(name: str, frames: int) -> FrameBatch:
+    return next(sample_batches(name, Limits(frames=frames)))
 
 
 @pytest.mark.parametrize("name", [*MANIFEST])
@@ -288,7 +293,7 @@ def test_what_is_retransmitted_behind_a_gap_of_the_other_end() -> None:
 @given(st.lists(st.tuples(st.integers(1, 400), st.integers(40, 240), st.integers(0, 255)), min_size=1, max_size=40))
 def test_any_bytes_in_the_messages(changes: list[tuple[int, int, int]]) -> None:
     """Lengths, versions, counts, types: what one way does not understand, the other does not either."""
-    batch = next(sample_batches("meta-rxe", Limits(frames=800)))
+    batch = first_batch("meta-rxe", 500)
     data = batch.data.copy()
     for frame, at, value in changes:
         row = batch.rows[frame]
