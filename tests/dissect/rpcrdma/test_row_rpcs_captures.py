@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from playbook.samples import MANIFEST, SAMPLES
 from rdmascope.captures.peer.shipped import shipped_scripts, write_capture
@@ -64,7 +64,7 @@ def test_truncated_messages_are_rows() -> None:
         assert compare([FrameBatch(batch.data, rows)]) > 0.98 * whole > 1000
 
 
-@QUICK
+@settings(QUICK, max_examples=30)
 @given(
     st.sampled_from(["meta-rxe", "bidir-rxe", "ipv6-rxe", "rxe-nfs-all"]),
     st.integers(60, 260),

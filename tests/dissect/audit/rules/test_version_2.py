@@ -252,7 +252,7 @@ ERRORS = st.builds(
 SENDS = st.lists(st.tuples(st.integers(0, 1), st.one_of(OPTIONS, ERRORS)), max_size=12)
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(SENDS, st.integers(0, 200), st.integers(0, 3))
 def test_whatever_is_sent_is_judged(sends: list[tuple[int, bytes]], snap: int, hole: int) -> None:
     wire = Wire(seed=23)

@@ -75,7 +75,7 @@ def test_the_work_grows_with_the_length(order: str, size: int) -> None:
         talk, segments = disordered(count, ORDERS[order])
         return partial(observe, talk, segments, range(size, len(segments), size) if size else ())
 
-    assert max(growth(made, 200 if size else 400)) < LINEAR
+    assert max(growth(made, 150 if size else 250)) < LINEAR
 
 
 @pytest.mark.parametrize("crc", [False, True])
