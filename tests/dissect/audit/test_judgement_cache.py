@@ -79,7 +79,7 @@ def test_truncated_samples_are_judged_alike(name: str, snaplen: int) -> None:
         compare(truncated(capture.batches(), snaplen))
 
 
-@pytest.mark.parametrize(("number", "rule"), enumerate(JUDGED))
+@pytest.mark.parametrize(("number", "rule"), [*enumerate(JUDGED)])
 def test_truncated_conversations_that_break_a_rule_are_judged_alike(number: int, rule: str) -> None:
     """At two of four snaplens, for all rules have much of their conversations in common."""
     wire, _ = play(rule)
