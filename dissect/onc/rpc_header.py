@@ -172,20 +172,21 @@ def is_callback(program: int) -> bool:
     return NFS_CALLBACK <= program < TRANSIENT_END
 
 
-def callback_minor_version(data: Data, start: int, end: int) -> int | None:
-    """Of a CB_COMPOUND call; None of other calls, and where it cannot be read.
+def calls_back(data: Data, start: int, end: int) -> bool | None:
+    """Whether a message is a call on a connection that its receiver made: None where it is a callback of which that
+    cannot be told, as of CB_NULL, and where it is truncated or sealed.
 
-    Calls of version 4.0 come on connections that the server makes to its client (RFC 7530, 10.2); later ones on those
-    that the client made (RFC 8881, 2.10.3.1).
+    CB_COMPOUND of version 4.0 comes on connections that the server makes to its client (RFC 7530, 10.2), that of later
+    versions on those that the client made (RFC 8881, 2.10.3.1).
     """
+    view = memoryview(data)
+    if end - start < 16 or word(view, start + 4)[0] != CALL or not is_callback(word(view, start + 12)[0]):
+        return False
     head = call_header(data, start, end)
-    if head is None or not is_callback(head.program) or head.procedure != CB_COMPOUND or head.body < 0:
+    if head is None or head.procedure != CB_COMPOUND or not 0 <= head.body <= end - 4:
         return None
-    view, at = memoryview(data), head.body
-    if at + 4 > end:
-        return None
-    at += 4 + round_up(word(view, at)[0])  # The tag.
-    return word(view, at)[0] if at + 4 <= end else None
+    at = head.body + 4 + round_up(word(view, head.body)[0])  # Behind the tag.
+    return word(view, at)[0] > 0 if at + 4 <= end else None
 
 
 def program_name(program: int) -> str:

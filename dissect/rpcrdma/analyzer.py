@@ -16,7 +16,7 @@ from ..layers.rpcrdma_codes import RDMA_ERROR, RDMA_MSG, RDMA_NOMSG
 from ..link.duplicates import MIRRORED
 from ..link.frame_decoder import DecodedFrames, FrameDecoder
 from ..named_tuple import NamedTuple
-from ..onc.rpc_header import callback_minor_version, is_callback
+from ..onc.rpc_header import calls_back
 from ..transport.connection import Connection, Link, Registry
 from ..transport.health import TransportHealth
 from ..transport.rc.link import RcLink
@@ -61,16 +61,8 @@ def read_send(data: Bytes, start: int, end: int, length: int) -> SendEvidence | 
         segments = [segment for read in header.reads for segment in read.segments]
         segments += [segment for chunk in written for segment in chunk.segments]
         handles = tuple(segment.handle for segment in segments)
-    return SendEvidence(header.xid, role, handles, role == "request" and _calls_back(header, data, start, end))
-
-
-def _calls_back(header: TransportHeader, data: Bytes, start: int, end: int) -> bool:
-    """Whether it is a call of a program that clients serve, on a connection that a client made."""
-    start += header.length
-    if header.procedure != RDMA_MSG or start + 16 > end:
-        return False
-    program = int.from_bytes(data[start + 12 : start + 16].tobytes())
-    return is_callback(program) and callback_minor_version(data, start, end) != 0
+    from_responder = header.procedure == RDMA_MSG and calls_back(data, start + header.length, end)
+    return SendEvidence(header.xid, role, handles, from_responder)
 
 
 def _role(header: TransportHeader, data: Bytes, start: int, end: int) -> str:

@@ -42,7 +42,8 @@ class Conversation:
     """'rpcrdma', 'rpc' (without RDMA), 'other' (something else was recognised, or nothing fits) or 'unknown' (nothing
     to judge by)."""
     recognised_by: tuple[str, ...] = ()
-    """Why it is taken for it: 'service port', 'private data', 'header validation', 'RPC inside', 'forced'."""
+    """Why it is taken for it: 'service port', 'private data', 'header validation', 'RPC inside', 'XIDs called
+    and answered', 'forced'."""
     protocol_name: str = ""
     """A guess at a foreign protocol by its port: 'NVMe/RDMA', 'iSER', 'SMB Direct'; or 'IP over InfiniBand', by its
     service ID or by what all Sends begin with."""

@@ -86,7 +86,8 @@ class Recogniser:
         """Judge a Send: its decoded header, and where its captured Payload stream is; ``cut``: it has more bytes."""
         known_format = header.version in (1, 2) and header.length >= 8
         truncated = header.truncated and header.procedure in (None, RDMA_MSG, RDMA_NOMSG)
-        truncated |= cut and header.procedure == RDMA_MSG and _may_be_rpc(header.xid, data[start:end])
+        if cut and header.procedure == RDMA_MSG and not rpc.inside(header.xid, data, start, end):
+            truncated |= _may_be_rpc(header.xid, data[start:end])
         if truncated and known_format:
             if self.truncated is None:
                 self.truncated = {}
@@ -410,9 +411,9 @@ class Dispatcher:
     def _never_called(self, sender: int) -> bool:
         """No call can have been sent to this end: it is the client, and all that the server sent was captured."""
         connection = self.conversation.connection
-        return (
-            sender == 0 and connection.start_known and not connection.gaps[1] and not self.matching.directions[1].sent
-        )
+        unknown = (connection.gaps, connection.unread_packets, connection.unread_messages, self.undirected)
+        none_unknown = connection.start_known and not any(of_end[1] for of_end in unknown)
+        return sender == 0 and none_unknown and not self.matching.directions[1].sent
 
     def _returns_reply_chunk(self, sender: int, header: TransportHeader) -> bool:
         """It returns the Reply chunk of an open call, so it is a reply, whatever else it carries."""

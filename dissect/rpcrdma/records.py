@@ -52,8 +52,7 @@ def _read(data: Bytes, start: int, end: int, length: int) -> SendEvidence | None
     if end - start < 8:
         return None
     xid, kind = words2(data.data, start)
-    calls_back = kind == CALL and bool(rpc_header.callback_minor_version(data, start, end))
-    return SendEvidence(xid, ROLES.get(kind, ""), (), calls_back)
+    return SendEvidence(xid, ROLES.get(kind, ""), (), rpc_header.calls_back(data, start, end))
 
 
 RPC_RECORDS = RecordReader(lambda words: begin_messages(words[:, 1:]), SendReader(_read, "XIDs"))

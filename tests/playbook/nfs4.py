@@ -38,6 +38,9 @@ def compound_reply(*ops: Op, tag: bytes = b"") -> Reply:
     return Reply((u32(ops[-1].status) + opaque(tag) + u32(len(ops)), *_flat(ops, True)))
 
 
+CB_NULL = Call(CALLBACK_PROGRAM, 1, 0, ())
+
+
 def callback(*ops: Op, minor: int = 1) -> Call:
     return Call(CALLBACK_PROGRAM, 1, 1, (opaque(b"") + u32(minor, 0, len(ops)), *_flat(ops, False)))
 

@@ -204,7 +204,7 @@ def count_match(transaction: Transaction) -> Judgement | None:
 
     Wrong: count 4096, returned length 4095; or count 5, returned length 8, the pad counted.
     """
-    results, judged = transaction.results, None
+    results, judged, missing = transaction.results, None, ""
     if results is None:
         return undecidable("the results cannot be read")
     for item in results.items:
@@ -220,12 +220,12 @@ def count_match(transaction: Transaction) -> Judgement | None:
         returned = chunk.returned or 0
         if item.count in (returned, returned - unfilled):
             judged = PASSED
-        elif not any(written) and len(chunk.segments) > 1 and (reason := transaction.unwritten):
-            return undecidable(reason)  # Segments that nothing was written to are V1-WRITE-UNFILLED's.
+        elif not any(written) and len(chunk.segments) > 1 and transaction.unwritten:
+            missing = transaction.unwritten  # Segments that nothing was written to are V1-WRITE-UNFILLED's.
         else:
             return violation(f"count {item.count} of {item.name}, and Write chunk {item.chunk + 1} returns {returned}",
                              "the same number", *transaction.frames)  # fmt: skip
-    return judged
+    return undecidable(missing) if missing else judged
 
 
 def _nowhere(transaction: Transaction, item: DataItem) -> bool:

@@ -192,7 +192,9 @@ def error_for_version(refusable: RefusableMessage) -> Judgement | None:
             return None  # and then the header is what it minds
         if not refusable.start_known:
             return undecidable(LATE_START)
-        if reason := gaps(refusable.connection, 1 - refusable.sender):
+        missed = refusable.connection.gaps[1 - refusable.sender]
+        only_behind = missed and missed[0].frame > answer.frame  # which has settled nothing before
+        if (reason := gaps(refusable.connection, 1 - refusable.sender)) and not only_behind:
             return undecidable(reason)
     return _answered(refusable, ERR_VERS)
 

@@ -239,7 +239,7 @@ def write_fill_order(transaction: Transaction) -> Judgement | None:
 
     Wrong: 4096 of 8192, 4196 of 8192.
     """
-    judged = None
+    judged, missing = None, ""
     for name, chunk, _ in _pairs(transaction):
         if _overruns(chunk) or len(chunk.segments) < 2:
             continue
@@ -247,17 +247,15 @@ def write_fill_order(transaction: Transaction) -> Judgement | None:
             before = chunk.segments[number - 2]
             if not use.returned or before.returned is None or before.returned == before.advertised.length:
                 continue
-            if not transaction.written(use):
-                if reason := transaction.unwritten:
-                    return undecidable(reason)
-            else:
+            if transaction.written(use):
                 return violation(
                     f"{name}, segment {number} is used, and segment {number - 1} returned "
                     f"{before.returned} of {before.advertised.length} bytes",
                     "each full before the next", *transaction.frames,
                 )  # fmt: skip
+            missing = transaction.unwritten
         judged = PASSED
-    return judged
+    return undecidable(missing) if missing else judged
 
 
 @rule("V1-WRITE-UNFILLED", "An unfilled segment returns length zero", SHOULD,
@@ -399,7 +397,7 @@ def write_no_pad(transaction: Transaction) -> Judgement | None:
 
     Wrong: a READ of 5 bytes writes 8.
     """
-    judged, counts = None, _counts(transaction)
+    judged, missing, counts = None, "", _counts(transaction)
     for number, chunk in enumerate(transaction.writes):
         if not chunk.returned or _overruns(chunk):
             continue
@@ -407,16 +405,16 @@ def write_no_pad(transaction: Transaction) -> Judgement | None:
         written = sum(transaction.written(use) for use in chunk.segments)
         if count % 4 == 0 and number not in counts:
             continue
-        if count % 4 and written < count and transaction.unwritten:
-            return undecidable(transaction.unwritten)
+        if count % 4 and written < count:
+            missing = transaction.unwritten
         # A pad is one to three bytes; a server that counts it wrong writes another number of them than are missing.
         if count % 4 and 0 < written - count < 4:
             if transaction.late and transaction.unwritten:
                 return undecidable(transaction.unwritten)
             seen = f"Write chunk {number + 1}: {written} bytes written and {chunk.returned} returned"
             return violation(f"{seen} for an item of {count}", f"{count} written", *transaction.frames)
-        judged = judged or PASSED
-    return judged
+        judged = PASSED
+    return undecidable(missing) if missing else judged
 
 
 def _counts(transaction: Transaction) -> dict[int, int]:

@@ -81,17 +81,22 @@ def _bases_known(directions: Sequence[IwarpDirection], active: int, final: bool)
     return True
 
 
-def count_requests(fpdus: Sequence[tuple[int, Fpdus]], reader: SendReader) -> tuple[int, int]:
-    """Requests that show that this direction is the active side's: its own, and callbacks in the other direction."""
-    counts = [0, 0]
+def count_requests(fpdus: Sequence[tuple[int, Fpdus]], reader: SendReader) -> tuple[list[int], list[int]]:
+    """Requests that show that this direction is the active side's: its own, and callbacks in the other direction; and
+    requests in the other direction that may be callbacks."""
+    counts, maybe = [0, 0], [0, 0]
     for direction, block in fpdus:
         rows = block.rows
         for index in places((GROUP[rows["opcode"]] == SEND) & (rows["place"] == 0))[:UNDECIDED].tolist():
             octets = np.frombuffer(block.payload(index), np.uint8)
             said = reader.read(octets, 0, len(octets), int(rows["length"][index]))
-            if said is not None and said.role == "request":
+            if said is None or said.role != "request":
+                continue
+            if said.from_responder is None:
+                maybe[1 - direction] += 1
+            else:
                 counts[1 - direction if said.from_responder else direction] += 1
-    return counts[0], counts[1]
+    return counts, maybe
 
 
 def infer_active(
@@ -106,7 +111,12 @@ def infer_active(
     for direction in (0, 1):
         if ports[direction] in service and ports[1 - direction] not in service:
             return 1 - direction, f"TCP port {ports[direction]} is the server's"
-    requests = count_requests(fpdus, reader)
+    ended = final or sum(len(block) for _, block in fpdus) >= UNDECIDED
+    requests, maybe = count_requests(fpdus, reader)
+    if requests[0] == requests[1] and maybe[0] != maybe[1]:
+        if not ended:
+            return None
+        requests = maybe
     if requests[0] != requests[1]:
         return int(requests[1] > requests[0]), "the client sends the requests, the server callbacks"
     transfers = [0, 0]
@@ -114,7 +124,7 @@ def infer_active(
         transfers[direction] += int(np.isin(block.rows["opcode"], (iwarp_codes.READ_REQUEST, iwarp_codes.WRITE)).sum())
     if transfers[0] != transfers[1]:
         return int(transfers[0] > transfers[1]), "the server issues the RDMA Reads and Writes"
-    if final or sum(len(block) for _, block in fpdus) >= UNDECIDED:
+    if ended:
         return int(ports[1] > ports[0]), "the server has the lower TCP port"
     return None
 

@@ -61,8 +61,8 @@ class SendEvidence(NamedTuple):
     """'request', 'answer', or '' where the captured bytes do not say."""
     advertised: tuple[int, ...] = ()
     """Handles of memory that its receiver may use."""
-    from_responder: bool = False
-    """A request of the connection's responder."""
+    from_responder: bool | None = False
+    """A request of the connection's responder; None: maybe, which counts where nothing else tells the ends apart."""
 
 
 class SendReader(NamedTuple):
@@ -112,6 +112,7 @@ class Flow:
     """Transactions it answered."""
     from_responder: frozenset[int] = _NOTHING
     """Those of its requests that a responder sends."""
+    maybe_from_responder: frozenset[int] = _NOTHING
     undirected: frozenset[int] = _NOTHING
     """Transactions of Sends that do not say which."""
     advertised: frozenset[int] = _NOTHING
@@ -144,11 +145,12 @@ class Flow:
 
         A requester sends requests, and never issues RDMA Reads or Writes but for those of a responder.
         """
-        return self.forward_requests - len(self.from_responder) - len(self.answers) - bool(self.used)
+        backward = self.from_responder | self.maybe_from_responder
+        return self.forward_requests - len(backward) - len(self.answers) - bool(self.used)
 
     @property
     def forward_requests(self) -> int:
-        return len(self.requests) - len(self.from_responder)
+        return len(self.requests - self.from_responder - self.maybe_from_responder)
 
     @property
     def first_psn(self) -> int | None:
@@ -211,7 +213,7 @@ class Flow:
 
     def _read(self, data: Bytes, sends: Rows, reader: SendReader) -> set[Feature]:
         transactions: dict[str, set[int]] = {"request": set(), "answer": set(), "": set()}
-        from_responder: set[int] = set()
+        from_responder: dict[bool | None, set[int]] = {True: set(), None: set(), False: set()}
         advertised: set[int] = set()
         words: set[int] = set()
         columns = (sends[name].tolist() for name in ("payload", "captured", "length"))
@@ -221,14 +223,14 @@ class Flow:
             if said is not None and said.transaction is not None:
                 transactions[said.role].add(said.transaction)
                 advertised.update(said.advertised)
-                if said.from_responder:
-                    from_responder.add(said.transaction)
+                from_responder[said.from_responder].add(said.transaction)
             if said is None or said.role != "answer":
                 body = data[offset : offset + (min(captured, SAMPLED_BYTES) & ~3)]
                 words.update(body.view(">u4").tolist())
         self.requests |= transactions["request"]
         self.answers |= transactions["answer"]
-        self.from_responder |= from_responder
+        self.from_responder |= from_responder[True]
+        self.maybe_from_responder |= from_responder[None]
         self.undirected |= transactions[""]
         self.advertised |= advertised
         self.words |= words
@@ -471,8 +473,11 @@ def _plural(number: int, noun: str) -> str:
 def _oriented(flow: Flow, other: Flow, confidence: float, evidence: tuple[str, ...]) -> Pair:
     """The requester's flow first; where nothing tells them apart, the one that began."""
     scores = flow.requester_score, other.requester_score
-    if flow.from_responder or other.from_responder:  # then the requester answers, too, and may use memory
+    if any(one.from_responder or one.maybe_from_responder for one in (flow, other)):
+        # Then the requester answers, too, and may use memory.
         scores = flow.forward_requests + len(other.from_responder), other.forward_requests + len(flow.from_responder)
+        if scores[0] == scores[1]:
+            scores = len(other.maybe_from_responder), len(flow.maybe_from_responder)
     if (-scores[0], flow.first_request) <= (-scores[1], other.first_request):
         return Pair(flow, other, confidence, evidence)
     return Pair(other, flow, confidence, evidence)

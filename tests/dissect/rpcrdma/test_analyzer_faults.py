@@ -262,6 +262,16 @@ def test_a_connection_is_recognised_wherever_its_frames_are_cut(snaplen: int) ->
     assert [rpc.call_frame < rpc.reply_frame for rpc in rpcs] == [True] * 3
 
 
+@pytest.mark.parametrize("snaplen", (90, 98, 105))
+def test_the_server_alone_is_recognised_by_what_its_replies_begin_with(snaplen: int) -> None:
+    wire = Wire()
+    connection = wire.connect(cm=False)
+    for _ in range(3):
+        reply(call(connection, nfs3.getattr_()), nfs3.getattr_reply())
+    replies = [wire.packets[at] for at in faults.where(wire.packets, kind="send", sender=1)]
+    assert len(analyze(Capture(wire, faults.snap(replies, snaplen)))) == 3
+
+
 def test_rpcs_in_truncated_frames_are_matched_timed_and_named() -> None:
     wire = Wire(mtu=1024)
     conn = wire.connect()

@@ -222,7 +222,7 @@ def test_a_lost_segment_costs_the_messages_that_it_carried() -> None:
 
 
 @pytest.mark.parametrize("ports", [(741, 38717), (50000, 38717)])
-@pytest.mark.parametrize("procedures", [(0,), (0, 1), (1, 1, 1)])
+@pytest.mark.parametrize("procedures", [(0, 1), (0, 0, 1), (1, 1, 1)])
 def test_the_server_calls_on_a_connection_of_its_own_in_version_4_0(
     ports: tuple[int, int], procedures: tuple[int, ...]
 ) -> None:
@@ -233,6 +233,22 @@ def test_the_server_calls_on_a_connection_of_its_own_in_version_4_0(
         talk.put(1, record(u32(number, 1, 0, 0, 0, 0) + u32(0, 0, 0) * procedure))
     rpcs = analysed(talk, talk.segments, [])
     assert [(rpc.backward, rpc.connection.endpoints[0].port) for rpc in rpcs] == [(False, ports[0])] * len(procedures)
+
+
+@pytest.mark.parametrize("ports", [(741, 38717), (50000, 38717)])
+@pytest.mark.parametrize("calls", [1, 0])
+def test_callbacks_whose_version_is_truncated_are_those_of_later_versions(ports: tuple[int, int], calls: int) -> None:
+    """They are taken for callbacks of 4.1 on the client's connection, which a single call of its own proves."""
+    talk = Talk(ports=ports)
+    for number in range(3):
+        talk.put(1, record(head(number, 0, CALLBACK)))
+        talk.put(0, record(u32(number, 1, 0, 0, 0, 0)))
+    for number in range(10, 10 + calls):
+        talk.put(0, record(head(number, 1)))
+        talk.put(1, record(u32(number, 1, 0, 0, 0, 0)))
+    rpcs = analysed(talk, talk.segments, [])
+    assert [rpc.backward for rpc in rpcs] == [True] * 3 + [False] * calls
+    assert {rpc.connection.endpoints[0].port for rpc in rpcs} == {ports[0]}
 
 
 @pytest.mark.parametrize("data", [b"GET / HTTP/1.1\r\n\r\n" * 9, b"SSH-2.0-OpenSSH_9.2\r\n" * 9, bytes(400)])

@@ -37,10 +37,14 @@ from playbook.violations.scripts import (
     callback,
     create_session,
     message,
+    push,
+    reading,
     recalled,
     refuse,
+    returned,
     sealed_call,
     session_created,
+    sized,
 )
 from rdmascope.dissect.audit.auditor import Auditor
 
@@ -199,6 +203,36 @@ def test_what_is_in_a_chunk_is_undecidable_where_an_rdma_write_is_missing(rule: 
     auditor = audit(wire, faults.drop(wire.packets, faults.where(wire.packets, operation=operation)))
     tally = total(auditor, rule)
     assert tally.undecidable == 1 and not tally.violated
+
+
+def test_certain_violations_are_told_beside_what_a_missing_packet_leaves_open() -> None:
+    """Segment 3 was written to behind segment 2, which is short, whatever was written there."""
+    wire = Wire(seed=5)
+    connection = opened(wire)
+    hello(connection)
+    short = reading(connection, 4096, 4096, 4096)
+    for segment in (0, 2):
+        push(short, 0, segment, bytes(1000))
+    chunk = sized(short.writes[0], 1000, 1000, 1000)
+    returned(short, nfs3.read_reply(bytes(3000)), writes=[chunk], left_out=[0])
+    hello(connection)
+    first = faults.where(wire.packets, kind="send", sender=1)[0]
+    auditor = audit(wire, faults.drop(wire.packets, [first]))
+    assert total(auditor, "V1-WRITE-FILL-ORDER").violated == 1
+
+
+@pytest.mark.parametrize("snaplen", (58, 70, 82, 98))
+def test_a_long_reply_of_the_client_is_no_call_where_the_servers_call_is_truncated(snaplen: int) -> None:
+    wire = Wire(seed=5)
+    connection = opened(wire)
+    hello(connection)
+    recall = nfs4.callback(nfs4.cb_sequence(), nfs4.cb_recall())
+    called = call(connection, recall, backward=True, reply_chunk=connection.register(4096))
+    reply(called, nfs4.compound_reply(nfs4.cb_sequence_done(), nfs4.cb_recall_done()), long=True)
+    packets = list(wire.packets)
+    (at,) = faults.where(packets, operation=called.true.call_operation)
+    packets[at : at + 1] = faults.snap(packets[at : at + 1], snaplen)
+    assert "V1-NOMSG-CHUNK" not in broken_rules(audit(wire, packets))
 
 
 def test_a_reply_with_success_is_undecidable_where_the_chunks_place_in_the_call_is() -> None:
