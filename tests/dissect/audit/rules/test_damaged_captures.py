@@ -221,6 +221,29 @@ def test_certain_violations_are_told_beside_what_a_missing_packet_leaves_open() 
     assert total(auditor, "V1-WRITE-FILL-ORDER").violated == 1
 
 
+def test_what_is_missing_behind_a_refusal_has_settled_nothing_before_it() -> None:
+    wire, _ = play("V1-ERROR-FOR-VERSION")
+    for _ in range(2):
+        hello(wire.connections[0])
+    last = faults.where(wire.packets, kind="send", sender=1)[-1]
+    assert total(audit(wire, faults.drop(wire.packets, [last])), "V1-ERROR-FOR-VERSION").violated == 1
+
+
+def test_a_pad_in_one_chunk_is_told_beside_another_that_an_rdma_write_may_have_filled() -> None:
+    wire = Wire(seed=5)
+    connection = opened(wire)
+    hello(connection)
+    chunks = [connection.register(4096), connection.register(4096)]
+    two = call(connection, nfs4.compound(nfs4.putfh(), nfs4.read(0, 4096), nfs4.read(4096, 4096)), writes=chunks)
+    push(two, 0, 0, bytes(4))
+    push(two, 1, 0, bytes(8))
+    results = nfs4.compound_reply(nfs4.putfh_done(), nfs4.read_done(bytes(5)), nfs4.read_done(bytes(5)))
+    returned(two, results, writes=[sized(chunk, 5) for chunk in chunks], left_out=[0, 1])
+    hello(connection)
+    first = faults.where(wire.packets, kind="send", sender=1)[0]
+    assert total(audit(wire, faults.drop(wire.packets, [first])), "V1-WRITE-NO-PAD").violated == 1
+
+
 @pytest.mark.parametrize("snaplen", (58, 70, 82, 98))
 def test_a_long_reply_of_the_client_is_no_call_where_the_servers_call_is_truncated(snaplen: int) -> None:
     wire = Wire(seed=5)
