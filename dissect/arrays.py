@@ -228,8 +228,8 @@ class MadeSequence(Sequence[Item]):
     def __getitem__(self, index: int | slice) -> Item | list[Item]:
         if isinstance(index, slice):
             return [self.made(row) for row in range(len(self))[index]]
-        return self.made(index)
+        return self.made(range(len(self))[index])
 
     @abstractmethod
     def made(self, index: int) -> Item:
-        """The object at an index from 0 on."""
+        """The object at an index, which is neither negative nor too large."""

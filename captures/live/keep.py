@@ -457,18 +457,18 @@ class Trigger:
         limit = self._wanted.slower_than
         if limit is not None:
             for index in (table.waiting > limit).nonzero()[0].tolist():
-                rpc = table.rpc(index)
+                rpc = table[index]
                 if rpc.number not in self._hanging:
                     self._happen_of(SLOW, rpc, f"slower than {duration(limit)}")
         if HANGS in self._wanted.rules:  # Its connection ended before it was looked at.
             for index in (table.waiting > HUNG_AFTER).nonzero()[0].tolist():
-                rpc = table.rpc(index)
+                rpc = table[index]
                 if rpc.reply is None and rpc.number not in self._hanging:
                     self._happen_of(FINDING, rpc, f"{_called(rpc)} hung for {duration(rpc.waiting or 0)}", rule=HANGS)
         condition = self._wanted.condition
         if condition is not None:
             for index in condition.mask(table, source).nonzero()[0].tolist():
-                self._happen_of(CONDITION, table.rpc(index), str(condition))
+                self._happen_of(CONDITION, table[index], str(condition))
 
     def look(self, analyzer: Analyzer, now: int) -> None:
         """It is ``now`` (ns): judge calls without a reply."""

@@ -389,7 +389,7 @@ def find_rpcs(session: Session, numbers: Collection[int] = (), xids: Collection[
         _, called = learner.learn(table)
         rows = table.rows
         for row in places(among(rows["number"], wanted) | among(rows["xid"], wanted_xids)).tolist():
-            rpc, file = table.rpc(row), called[row]
+            rpc, file = table[row], called[row]
             if file is not None:
                 files[rpc.number] = file
             if rpc.number in left:

@@ -239,9 +239,9 @@ class SavedRpcs(RpcTable):
 
         return SavedRpcs(kept(self._columns), lambda: kept(self._named), self._chunks, self._conversations, self.names)
 
-    def rpc(self, index: int) -> Rpc:
+    def made(self, index: int) -> Rpc:
         if not self.is_row[index]:
-            return super().rpc(index)
+            return super().made(index)
         return self._made(np.array([index]))[0]
 
     def rpcs_of(self, rows: Rows) -> list[Rpc]:

@@ -132,7 +132,7 @@ def command(
             table = condition.selected(table, reading)
             with_rpcs.update(table.rows["connection"].tolist())
         for row in table.rows["latency_retransmission"].nonzero()[0].tolist():
-            rpc = table.rpc(row)
+            rpc = table[row]
             _keep(paid.setdefault(rpc.connection.number, []), rpc)
         del table
     analyzer = reading.analyzer

@@ -196,7 +196,7 @@ class ShownRpcs:
             del self.slowest[number]
         if missing := slowest - self.slowest.keys():
             for at in np.isin(rows["number"], list(missing)).nonzero()[0].tolist():
-                rpc = table.rpc(at)
+                rpc = table[at]
                 if rpc.state != DUPLICATE_REPLY:
                     self.slowest[rpc.number] = self._example(rpc)
         names = table.names
@@ -225,7 +225,7 @@ class ShownRpcs:
         for at in sorted(places[firsts].tolist()):
             key = table.names.procedures[int(table.rows["procedure"][at])], words[int(codes[at])]
             if key not in taken and len(taken) < MAX_KINDS:
-                taken[key] = self._example(table.rpc(at))
+                taken[key] = self._example(table[at])
                 left -= 1
         return left
 

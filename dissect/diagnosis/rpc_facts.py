@@ -390,7 +390,7 @@ class RpcFacts:
             mine = [code for code, key in keys.items() if operation in key.operations]
             if mine and (self._recalled or note == self._note_recall):
                 for row in places[np.isin(called[inverse], mine)].tolist():
-                    note(table.rpc(row))
+                    note(table[row])
         answered = rows["latency"] >= 0
         if not some(answered):
             return

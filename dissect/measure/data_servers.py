@@ -246,7 +246,7 @@ class DataServers:
 def _with_operations(table: RpcTable, wanted: frozenset[str]) -> Iterator[Rpc]:
     """The RPCs with one of these operations."""
     for row in _called_for(table, lambda names: not wanted.isdisjoint(names.operations)).nonzero()[0].tolist():
-        yield table.rpc(row)
+        yield table[row]
 
 
 def _transfers(table: RpcTable) -> NDArray[np.bool_]:

@@ -812,7 +812,7 @@ class PathLearner:
                 server = self._server_of(table, connection, caller)
                 self.paths.end(self.paths.file(server, handle), name, time, "removed")
             else:
-                self._learn_singly(table.rpc(row))
+                self._learn_singly(table[row])
 
     def _learn_singly(self, rpc: Rpc) -> None:
         if rpc.call is None or rpc.reply is None or rpc.state == DUPLICATE_REPLY or rpc.conversation.traced:

@@ -501,7 +501,7 @@ class WireOperations:
                 ends = table.conversation(connection).connection.endpoints
                 self._caller((ends[0].address, ends[1].address), names).newest.append((int(ended[kept[at]]), operation))
         for row in kept[self._failed_compounds(table, kept, failures)].tolist():
-            rpc = table.rpc(row)
+            rpc = table[row]
             self._server(rpc.connection.endpoints[1].address).operations.update(_carried_out(rpc))
 
     def _keys(self, table: RpcTable, kept: Int64s) -> Iterator[tuple[int, int, str]]:

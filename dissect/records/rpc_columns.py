@@ -523,7 +523,7 @@ class RpcBatch:
         table = self.table
         rpcs = iter(table.rpcs_of(take(table.only_rows, has[table.row_places])))
         return [
-            next(rpcs) if is_row else table.rpc(row)
+            next(rpcs) if is_row else table[row]
             for row, is_row in zip(has.nonzero()[0].tolist(), table.is_row[has].tolist(), strict=True)
         ]
 

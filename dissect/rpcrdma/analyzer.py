@@ -56,12 +56,13 @@ def read_send(data: Bytes, start: int, end: int, length: int) -> SendEvidence | 
         return None
     role = _role(header, data, start, end)
     handles: tuple[int, ...] = ()
+    from_responder: bool | None = False
     if role == "request":
         written = (*header.writes, header.reply) if header.reply else header.writes
         segments = [segment for read in header.reads for segment in read.segments]
         segments += [segment for chunk in written for segment in chunk.segments]
         handles = tuple(segment.handle for segment in segments)
-    from_responder = header.procedure == RDMA_MSG and calls_back(data, start + header.length, end)
+        from_responder = header.procedure == RDMA_MSG and calls_back(data, start + header.length, end)
     return SendEvidence(header.xid, role, handles, from_responder)
 
 

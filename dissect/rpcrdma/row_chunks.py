@@ -75,7 +75,7 @@ def row_transfers(
     row = np.arange(behind + count) - firsts[number]
     operations = TransferOperations([run for _, run in runs], objects, number, row)
     for part in earlier:
-        made += [(len(operations) + at, operation) for at, operation in part.operations.made()]
+        made += [(len(operations) + at, operation) for at, operation in part.operations.made_so_far()]
         operations = operations.with_others(part.operations)
     for at, operation in made:
         whole[at], retransmissions[at], rows["last_time"][at], rows["truncated"][at] = (

@@ -65,12 +65,11 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import compress
-from typing import overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Bytes, Int64s, Rows, put, some, take, unique
+from ..arrays import Bytes, Int64s, MadeSequence, Rows, put, some, take, unique
 from ..layers.rpcrdma_codes import NO_RDMA, RDMA_MSG
 from ..named_tuple import NamedTuple
 from ..onc.compound import ends_inside
@@ -247,7 +246,7 @@ class RpcRows:
             self.chunks.found.drop()
 
 
-class RpcTable(Sequence[Rpc]):
+class RpcTable(MadeSequence[Rpc]):
     """The RPCs of one batch.  As a sequence it makes Rpcs of row RPCs, a new one each time."""
 
     def __init__(
@@ -388,7 +387,7 @@ class RpcTable(Sequence[Rpc]):
         of_kinds = self.advertised(rows) * used
         offered[is_row] = np.column_stack((of_kinds[:, 0], of_kinds[:, 1:].sum(axis=1)))
         for at in (~is_row).nonzero()[0].tolist():
-            for chunk in self.rpc(int(places[at])).chunks:
+            for chunk in self[int(places[at])].chunks:
                 if chunk.transferred:
                     offered[at, int(chunk.kind != "read")] += chunk.advertised
         return offered
@@ -433,8 +432,7 @@ class RpcTable(Sequence[Rpc]):
         """What ``call_at`` and ``reply_at`` of row RPCs are offsets in; empty where contents are not kept."""
         return self._from.data if self._from is not None else np.empty(0, np.uint8)
 
-    def rpc(self, index: int) -> Rpc:
-        """The RPC of a row."""
+    def made(self, index: int) -> Rpc:
         if not self.is_row[index]:
             return self.objects[int(self.places.searchsorted(index))]
         assert self._from is not None
@@ -447,17 +445,6 @@ class RpcTable(Sequence[Rpc]):
 
     def __len__(self) -> int:
         return len(self.is_row)
-
-    @overload
-    def __getitem__(self, index: int) -> Rpc: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[Rpc]: ...
-
-    def __getitem__(self, index: int | slice) -> Rpc | list[Rpc]:
-        if isinstance(index, slice):
-            return [self.rpc(row) for row in range(len(self))[index]]
-        return self.rpc(range(len(self))[index])
 
     def __iter__(self) -> Iterator[Rpc]:
         objects = iter(self.objects)

@@ -11,11 +11,11 @@ import weakref
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from operator import itemgetter
-from typing import cast, overload
+from typing import cast
 
 import numpy as np
 
-from ..arrays import Bytes, Int64s, Rows, coded, places, some, take, unique
+from ..arrays import Bytes, Int64s, MadeSequence, Rows, coded, places, some, take, unique
 from ..layers import opcodes
 from ..link.packets import PACKET
 from ..named_tuple import NamedTuple
@@ -155,7 +155,7 @@ class TransferRun(_PlacedRows):
         self.data = self.requests = self.responses = None
 
 
-class TransferOperations(Sequence[Operation]):
+class TransferOperations(MadeSequence[Operation]):
     """Operations of which most are rows of runs, as they are asked for."""
 
     def __init__(self, runs: Sequence[TransferRun], objects: Sequence[Operation], run: Int64s, row: Int64s) -> None:
@@ -165,17 +165,6 @@ class TransferOperations(Sequence[Operation]):
 
     def __len__(self) -> int:
         return len(self.run)
-
-    @overload
-    def __getitem__(self, index: int) -> Operation: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[Operation]: ...
-
-    def __getitem__(self, index: int | slice) -> Operation | list[Operation]:
-        if not isinstance(index, slice):
-            return self._operation(int(self.run[index]), int(self.row[index]))
-        return [*map(self._operation, self.run[index].tolist(), self.row[index].tolist())]
 
     def moments(self, indices: Int64s) -> Int64s:
         """Initiator, whether it is a Read, first and last frame, first and last time, and the last one of
@@ -212,13 +201,14 @@ class TransferOperations(Sequence[Operation]):
                 lacks[mine] = np.where(short, of_run["length"] - of_run["begins"], 0)
                 continue
             for at in mine.tolist():
-                offsets[at], sizes[at] = first_bytes(self._operation(number, int(row[at])), data)
+                offsets[at], sizes[at] = first_bytes(self.made(int(indices[at])), data)
         return offsets, sizes, lacks
 
-    def _operation(self, run: int, row: int) -> Operation:
+    def made(self, index: int) -> Operation:
+        run, row = int(self.run[index]), int(self.row[index])
         return self.objects[row] if run < 0 else self.runs[run].operation(row)
 
-    def made(self) -> Iterator[tuple[int, Operation]]:
+    def made_so_far(self) -> Iterator[tuple[int, Operation]]:
         """Those that are objects by now, with their indices."""
         for at, (run, row) in enumerate(zip(self.run.tolist(), self.row.tolist(), strict=True)):
             operation = self.objects[row] if run < 0 else self.runs[run].made.get(row)
