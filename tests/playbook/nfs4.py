@@ -38,11 +38,15 @@ def compound_reply(*ops: Op, tag: bytes = b"") -> Reply:
     return Reply((u32(ops[-1].status) + opaque(tag) + u32(len(ops)), *_flat(ops, True)))
 
 
-CB_NULL = Call(CALLBACK_PROGRAM, 1, 0, ())
-
-
 def callback(*ops: Op, minor: int = 1) -> Call:
     return Call(CALLBACK_PROGRAM, 1, 1, (opaque(b"") + u32(minor, 0, len(ops)), *_flat(ops, False)))
+
+
+def callback_of_4_0(procedure: int) -> tuple[Call, Reply]:
+    """CB_NULL (0), or a CB_COMPOUND that recalls a delegation (1), and what the client answers."""
+    if not procedure:
+        return Call(CALLBACK_PROGRAM, 1, 0, ()), Reply()
+    return callback(cb_recall(), minor=0), compound_reply(cb_recall_done())
 
 
 def sequence(number: int = 1) -> Op:

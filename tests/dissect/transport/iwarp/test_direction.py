@@ -8,7 +8,6 @@ from playbook import call, nfs3, nfs4, reply
 from playbook.capture import frame_batches
 from playbook.iwarp import IwarpCapture, IwarpConnection, IwarpWire
 from playbook.judge import analyze
-from playbook.rpc import Reply
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
@@ -49,12 +48,8 @@ def test_a_connection_of_callbacks_of_version_4_0_is_the_servers(procedures: tup
     """It connects to its client for them, and is the one that calls, first CB_NULL, which either end may."""
     wire = IwarpWire(seed=5)
     connection = joined(wire, client_port)
-    for procedure in procedures:
-        if procedure:
-            recall = nfs4.callback(nfs4.cb_recall(), minor=0)
-            reply(call(connection, recall), nfs4.compound_reply(nfs4.cb_recall_done()))
-        else:
-            reply(call(connection, nfs4.CB_NULL), Reply())
+    for called, answered in map(nfs4.callback_of_4_0, procedures):
+        reply(call(connection, called), answered)
     directed(wire, analyze(IwarpCapture(wire)), [False] * len(procedures))
 
 

@@ -9,7 +9,6 @@ import pytest
 from playbook import Wire, call, faults, nfs3, nfs4, reply
 from playbook.capture import Capture, frame_batches
 from playbook.judge import analyze
-from playbook.rpc import Reply
 from playbook.shapes import read
 from playbook.violations.scripts import announced, callback
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
@@ -95,12 +94,8 @@ def test_the_last_of_three_alike_is_no_surer_than_the_others() -> None:
 def test_callbacks_of_version_4_0_come_on_a_connection_that_the_server_made(procedures: tuple[int, ...]) -> None:
     wire = Wire(seed=5)
     connection = wire.connect(cm=False)
-    for procedure in procedures:
-        if procedure:
-            recall = nfs4.callback(nfs4.cb_recall(), minor=0)
-            reply(call(connection, recall), nfs4.compound_reply(nfs4.cb_recall_done()))
-        else:
-            reply(call(connection, nfs4.CB_NULL), Reply())
+    for called, answered in map(nfs4.callback_of_4_0, procedures):
+        reply(call(connection, called), answered)
     rpcs = analyze(Capture(wire))
     assert [rpc.backward for rpc in rpcs] == [False] * len(procedures)
     assert {str(rpc.connection.endpoints[0].address) for rpc in rpcs} == {connection.ends[0].address}
