@@ -151,7 +151,7 @@ def parse_mountstats(text: str) -> list[Mount]:
 def _mount(match: re.Match[str], lines: Sequence[str]) -> Mount:
     device, path = _unescaped(match[1]), _unescaped(match[2])
     options: dict[str, str] = {}
-    age, version = 0, 0
+    age, version, minor = 0, 0, 0
     transports: list[TransportCounters] = []
     operations: dict[str, OperationCounters] = {}
     try:
@@ -160,25 +160,27 @@ def _mount(match: re.Match[str], lines: Sequence[str]) -> Mount:
             rest = rest.strip()
             if name == "opts":
                 options = {key: value for key, _, value in (word.partition("=") for word in rest.split(","))}
+                minor = int(options.get("vers", "").partition(".")[2] or 0)
             elif name == "age":
                 age = int(rest)
             elif name == "RPC iostats version" and (program := _PROGRAM.search(rest)):
                 version = int(program[2])
             elif name == "xprt":
-                transports.append(_transport(*rest.split()))
+                transports.append(_transport(rest.split()))
             elif version and transports and len(numbers := rest.split()) >= len(_SUMS):
                 row = [int(number) for number in numbers[: len(_SUMS) + 1]]
                 operations[name] = OperationCounters(*row)
     except ValueError:
-        raise CounterError(f"{path}: {line.strip()[:60]!r} has no counters") from None
+        raise CounterError(f"{path}: {line.strip()[:60]!r} cannot be read") from None
     if not operations:
         raise CounterError(f"{path}: the text ends before its per-op statistics")
-    minor = int(options.get("vers", "").partition(".")[2] or 0) if version == 4 else None
     address = options.get("addr", options.get("mountaddr", ""))
-    return Mount(device, path, version, minor, options, age, tuple(transports), operations, address)
+    minor_version = minor if version == 4 else None
+    return Mount(device, path, version, minor_version, options, age, tuple(transports), operations, address)
 
 
-def _transport(kind: str, *numbers: str) -> TransportCounters:
+def _transport(words: Sequence[str]) -> TransportCounters:
+    kind, *numbers = words
     return TransportCounters(kind, dict(zip(_COLUMNS.get(kind, ()), map(int, numbers), strict=False)))
 
 
@@ -246,7 +248,7 @@ def parse_nfsd(text: str) -> ServerCounters:
                 totals[name] = [int(number) for number in numbers]
         (calls, bad, *_), (read, written, *_) = totals["rpc"], totals["io"]
     except ValueError:
-        raise CounterError(f"{line.strip()[:60]!r} has no counters") from None
+        raise CounterError(f"{line.strip()[:60]!r} cannot be read") from None
     if not procedures:
         raise CounterError("this is no /proc/net/rpc/nfsd")
     return ServerCounters(procedures, operations, calls, bad, read, written)

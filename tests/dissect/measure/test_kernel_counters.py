@@ -79,7 +79,12 @@ def test_the_mount_of_a_path() -> None:
         ("hello\n", "this is no /proc/self/mountstats"),
         ("device proc mounted on /proc with fstype proc\n", "no NFS mount is in it"),
         (MOUNTSTATS.partition("per-op")[0], "/mnt3: the text ends before its per-op statistics"),
-        (MOUNTSTATS.replace("NULL: 1 1 0", "NULL: 1 x 0", 1), "/mnt3: 'NULL: 1 x 0 40 24 22 22 46 0' has no counters"),
+        (MOUNTSTATS.replace("NULL: 1 1 0", "NULL: 1 x 0", 1), "/mnt3: 'NULL: 1 x 0 40 24 22 22 46 0' cannot be read"),
+        (MOUNTSTATS.partition("\txprt:")[0] + "\txprt:\n", "/mnt3: 'xprt:' cannot be read"),
+        (
+            MOUNTSTATS.replace("vers=4.2", "vers=4.x"),
+            r"/mnt4: 'opts:\trw,vers=4.x,rsize=262144,wsize=262144,namlen=255,acreg' cannot be read",
+        ),
     ],
 )
 def test_what_is_no_mountstats(text: str, complaint: str) -> None:
