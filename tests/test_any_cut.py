@@ -35,7 +35,7 @@ from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 QUICK = settings(
-    max_examples=15,
+    max_examples=10,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),  # a conversation says enough unshrunk, and at once
     suppress_health_check=list(HealthCheck),
     deadline=None,
@@ -98,7 +98,7 @@ def test_any_batches_of_an_iwarp_connection_with_faults(conversation: IwarpConve
     in_any_batches(conversation.capture.frames, cuts)
 
 
-@settings(QUICK, max_examples=6)
+@settings(QUICK, max_examples=4)
 @given(BEGUN, IWARP_BEGUN, st.lists(st.booleans(), min_size=40), CUTS)
 def test_any_batches_of_both_transports(
     roce: Conversation, iwarp: IwarpConversation, turns: list[bool], cuts: list[int]

@@ -406,7 +406,7 @@ class Ending:
 
     def __init__(self) -> None:
         self.why = ""
-        self.others: list[Ending] = []
+        self._others: list[Ending] = []
         """Those of captures that run beside it, and end with it."""
 
     def because(self, why: str) -> None:
@@ -414,9 +414,17 @@ class Ending:
         if self.why or not why:
             return
         self.why = why
-        if why not in ("end", "error"):
-            for other in self.others:
-                other.because(why)
+        self._pass_on()
+
+    def also_ends(self, others: Iterable[Ending]) -> None:
+        """Those end with it, also where a signal came while they were made."""
+        self._others += others
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        if self.why not in ("end", "error"):
+            for other in self._others:
+                other.because(self.why)
 
 
 class Display(Protocol):
@@ -817,7 +825,7 @@ def run_together(sessions: Sequence[LiveSession], duration: int | None) -> None:
     What one raises is raised when all have ended.
     """
     for live_session in sessions:
-        live_session.ending.others += [other.ending for other in sessions if other is not live_session]
+        live_session.ending.also_ends(other.ending for other in sessions if other is not live_session)
     raised: list[BaseException] = []
 
     def run(session: LiveSession) -> None:

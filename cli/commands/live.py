@@ -345,7 +345,7 @@ def command(
             metrics = stack.enter_context(closing(Metrics(*_address(metrics_at))))
             complain(f"metrics at {metrics.url}")
         sessions = [opened(device, stack) for device in devices]
-        ending.others = [live_session.ending for live_session in sessions]
+        ending.also_ends(live_session.ending for live_session in sessions)
         kernel = RunningCounters(mount, nfsd) if mount is not None or nfsd else None
         if kernel is not None:
             _compare(kernel, sessions)

@@ -58,7 +58,7 @@ def objects(*arguments: str) -> list[dict[str, Any]]:
 
 
 @settings(
-    max_examples=6,
+    max_examples=4,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
     suppress_health_check=list(HealthCheck),
 )

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
+from click.testing import CliRunner
 
 from playbook import Capture, Wire, nfs3
 from playbook.capture import frame_batches
 from playbook.rpcrdma import call, reply
 from rdmascope import CaptureError
-from rdmascope.captures.live import Device, session as live_session
+from rdmascope.captures.live import CaptureSettings, Device, session as live_session
 from rdmascope.captures.live.session import Ending, LiveSession, bounded
+from rdmascope.cli.commands import live as live_command
+from rdmascope.cli.main import main
 from rdmascope.dissect.audit.rule import Finding
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.rpcrdma.analyzer import Options
@@ -98,6 +103,24 @@ def test_it_can_be_ended_from_outside(batches: list[FrameBatch]) -> None:
     ending.because("quit")
     session, rpcs = watched_once(batches, ending)
     assert session.ending.why == "quit" and len(rpcs) == 5
+
+
+@pytest.mark.parametrize("devices", (1, 2))
+def test_a_signal_while_devices_are_opened_ends_it(
+    devices: int, batches: list[FrameBatch], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the first the session is not made by then."""
+
+    def opened(name: str, settings: CaptureSettings) -> Replay:
+        if name == "lo":
+            signal.raise_signal(signal.SIGINT)
+        return Replay([*batches])
+
+    monkeypatch.setattr(live_command, "open_live", opened)
+    watched = CliRunner().invoke(main, ["live", *("lo", "br0")[:devices], "--json", "--duration", "20s"])
+    assert watched.exit_code == 0
+    endings = [record for record in map(json.loads, watched.stdout.splitlines()) if record.get("ended_by")]
+    assert [(record["ended_by"], record["rpcs"]) for record in endings] == [("SIGINT", 5)] * devices
 
 
 def watched_once(batches: list[FrameBatch], ending: Ending) -> tuple[LiveSession, list[Rpc]]:
