@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from ...arrays import Bytes, Int64s, Rows, big_endian_words, gathered, places, some, words_at
 from ...layers.fpdus import Places
 from ...layers.iwarp_codes import SEND
-from ...layers.oncrpc_codes import LAST_FRAGMENT
+from ...layers.oncrpc_codes import CALL, LAST_FRAGMENT, RPC_VERSION
 from ...serial import TCP_SEQUENCE
 from ..rc.pairing import RecordReader
 from .fpdus import FPDU, MAX_SCANNED, Fpdus, placed
@@ -31,8 +31,8 @@ LEAST = MARK + 24
 """Bytes without which it does not show."""
 LARGEST = 1 << 26
 """Bytes that a fragment may have: what claims more is no record mark."""
-FULLEST = 0x80 + (LARGEST >> 24)
-"""First octets of the marks of records in one fragment are below it."""
+FULLEST = LARGEST >> 24
+"""First octets of record marks are below it, but for the bit that says that a fragment is the last one."""
 KEPT = 256
 """Datagrams of a direction among which a retransmitted one is looked for."""
 HANDSHAKE, APPLICATION = b"\x16\x03", b"\x17\x03"
@@ -45,11 +45,13 @@ MAX_TLS = (1 << 14) + 256
 def begins(
     reader: RecordReader, data: Bytes, at: Int64s, captured: Int64s, marked: NDArray[np.bool_] | None = None
 ) -> NDArray[np.bool_]:
-    """At which places of ``data``, of so many bytes from there on, a record of one fragment begins; of those that are
-    not ``marked`` the message, with four other bytes before it."""
+    """At which places of ``data``, of so many bytes from there on, a record begins; of those that are not ``marked``
+    the message, with four other bytes before it.
+
+    Of a reply in several fragments there is too little to tell: a small number may be the mark of its first one.
+    """
     beginning = captured >= LEAST
-    octets = data[at[beginning]]
-    may = (octets >= 0x80) & (octets < FULLEST)
+    may = data[at[beginning]] & 0x7F < FULLEST
     beginning[beginning] = may if marked is None else may | ~marked[beginning]
     index = places(beginning)
     if len(index):
@@ -60,7 +62,9 @@ def begins(
             heads[row, : len(there)] = there
         short = places(captured[index] < HEAD)
         heads[short] *= np.arange(HEAD) < captured[index[short]][:, None]
-        beginning[index] = reader.begin(big_endian_words(heads))
+        words = big_endian_words(heads)
+        several = words[:, 0] < LAST_FRAGMENT if marked is None else marked[index] & (words[:, 0] < LAST_FRAGMENT)
+        beginning[index] = reader.begin(words) & (~several | (words[:, MESSAGE_TYPE // 4] == CALL))
     return beginning
 
 
@@ -178,9 +182,11 @@ class RecordFraming(Framing):
             if high - low < LEAST:
                 continue
             octets = data[low + shift : high + shift - LEAST + 1]
-            # The message type behind mark and XID is a small word.
-            likely = places((octets >= 0x80) & (octets < FULLEST)) + low
-            likely = likely[data[likely + shift + 8] == 0]
+            # The message type behind mark and XID is a small word, and behind that of a call is the version of RPC.
+            likely = places(octets & 0x7F < FULLEST) + low
+            likely = likely[data[likely + shift + MESSAGE_TYPE] == 0]
+            last = data[likely + shift] >= 0x80
+            likely = likely[last | (data[likely + shift + MESSAGE_TYPE + 7] == RPC_VERSION)]
             starts = likely[begins(self._reader, data, likely + shift, high - likely)]
             for start in starts.tolist():
                 behind = start + MARK + (int.from_bytes(window.read(start, MARK)) & ~LAST_FRAGMENT)

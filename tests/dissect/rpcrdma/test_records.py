@@ -189,6 +189,21 @@ def test_truncated_frames(story: Story, snap: int, cuts: list[int]) -> None:
     assert described(rpcs) == described(analysed(talk, segments, cuts))
 
 
+@pytest.mark.parametrize("opened", (True, False))
+@pytest.mark.parametrize("ends", ((64,), (100, 101), (64, 200, 300)))
+def test_what_is_seen_first_of_a_connection_is_a_call_in_several_fragments(ends: Sequence[int], opened: bool) -> None:
+    """Of a reply that is, it shows only where the SYN was captured that it follows."""
+    talk = Talk((1000, 9_000_000), (40000, 2049))
+    talk.open()
+    before = len(talk.segments)
+    exchanges = [exchange(number, 400, WRITE) for number in range(3)]
+    for one in exchanges:
+        talk.put(0, record(one.call, ends), [300])
+        talk.put(1, record(one.reply, ends if opened else ()), [300])
+    segments = talk.segments[0 if opened else before :]
+    assert Story(exchanges, segments).complete(analysed(talk, segments))
+
+
 def test_a_message_whose_end_was_not_captured_has_the_place_of_what_shows_it() -> None:
     talk = Talk(ports=(40000, 2049))
     talk.open()
