@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .arrays import Bytes, Int64s, Rows
+from .arrays import Bytes, Int64s, Rows, places
 from .named_tuple import NamedTuple
 
 FRAME = np.dtype(
@@ -40,6 +40,34 @@ class Frame(NamedTuple):
     data: bytes
     """The bytes in the file: fewer than ``original`` where the frame is truncated."""
     comment: str = ""
+
+
+SET_BACK = 1_000_000_000
+"""Nanoseconds between a frame and an earlier one behind it, where the clock was set back or a capture appended."""
+
+
+class Clock(NamedTuple):
+    """What the times of frames come to, in the order of the frames."""
+
+    first: int
+    """Nanoseconds, as all."""
+    last: int
+    latest: int
+    """Since the clock was last set back."""
+    set_back: bool
+
+    @classmethod
+    def of(cls, times: Int64s) -> Clock:
+        latest = int(times.max())
+        if latest - int(times.min()) < SET_BACK or not len(steps := places(np.diff(times) <= -SET_BACK)):
+            return cls(int(times[0]), int(times[-1]), latest, False)
+        return cls(int(times[0]), int(times[-1]), int(times[steps[-1] + 1 :].max()), True)
+
+    def then(self, later: Clock) -> Clock:
+        """Frames and those behind them."""
+        again = later.set_back or later.first - self.last <= -SET_BACK
+        latest = later.latest if again else max(self.latest, later.latest)
+        return Clock(self.first, later.last, latest, self.set_back or again)
 
 
 class Place(NamedTuple):

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from rdmascope.dissect.arrays import Bytes, Int64s, MadeSequence, Rows, joined, take, unique
+from rdmascope.dissect.frames import Clock
 from rdmascope.dissect.link.frame_decoder import DecodedFrames
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
 from rdmascope.dissect.rpcrdma.chunk_columns import ChunkColumns
@@ -387,6 +388,7 @@ class FrameCounts:
     first: int
     """Nanoseconds; the earliest."""
     last: int
+    clock: Clock
     known: int
     addresses: list[bytes]
     """Those behind the ``known`` ones."""
@@ -529,6 +531,7 @@ class MergedAnalyzer(Analyzer):
             self.first_time, self.earliest_time, self.last_time = counts.first, counts.first, counts.last
         self.earliest_time = min(self.earliest_time, counts.first)
         self.last_time = max(self.last_time, counts.last)
+        self.clock = counts.clock if self.clock is None else self.clock.then(counts.clock)
         return self._table(batch.deliveries, data)
 
     def finish_divided(self, endings: Sequence[ShareEnding], data: Bytes) -> RpcTable:
@@ -547,7 +550,7 @@ class MergedAnalyzer(Analyzer):
                 problem._replace(connection=nouns.connection(problem.connection)) for problem in ending.undecoded
             ]
             unplaced |= {nouns.connection(number): count for number, count in ending.unplaced.items()}
-        note_outstanding(table.objects, self.connections, self.last_time or 0)
+        note_outstanding(table.objects, self.connections, self.end_time)
         for ending in endings:
             self.skipped.update(ending.skipped)
         self.skipped = Counter({kind: count for kind, count in self.skipped.items() if count > 0})

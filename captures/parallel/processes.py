@@ -32,7 +32,7 @@ from typing import Any, BinaryIO, Generic, NoReturn, TypeVar
 import numpy as np
 
 from rdmascope.dissect.arrays import Bytes, Int64s, Rows, take
-from rdmascope.dissect.frames import FrameBatch
+from rdmascope.dissect.frames import Clock, FrameBatch
 from rdmascope.dissect.link.addresses import AddressTable
 from rdmascope.dissect.link.fragments import TcpFragments
 from rdmascope.dissect.link.frame_decoder import DecodedFrames
@@ -603,7 +603,7 @@ def _counts(position: int, batch: FrameBatch, addresses: tuple[int, list[bytes]]
     rows = batch.rows
     times = rows["time"]
     truncated = int(np.count_nonzero(rows["captured"] < rows["original"]))
-    return FrameCounts(position, len(batch), truncated, int(times.min()), int(times.max()), *addresses)
+    return FrameCounts(position, len(batch), truncated, int(times.min()), int(times.max()), Clock.of(times), *addresses)
 
 
 def _outbox(descriptor: int) -> Outbox[Parts]:

@@ -395,7 +395,7 @@ class RoutineRows:
         elif requested:
             grants.requested[0] = requested[-1]
         if granted and grants.unrelieved[0]:
-            grants.relieve(0, self.reply_frames[self.answered])
+            grants.relieve(0, self.reply_frames[self.answered], self.reply_times[self.answered])
         self._pass(called, answered)
         self.called, self.answered = called, answered
 

@@ -102,7 +102,7 @@ class Transaction(Subject):
     responder_seen: bool = True
     """The responder had sent a message before the call."""
     overtaken: bool = False
-    """A reply that the capture shows too late, behind a later one, may have come before the call."""
+    """A reply that is shown too late, behind a later one or with an earlier time, may have come before the call."""
     late: list[Operation] = field(default_factory=list)
     """RDMA Reads and Writes on its memory that were issued behind the reply."""
     version_supported: bool = True
@@ -604,12 +604,15 @@ class CreditGrants:
     def replied(self, caller: int, message: Message) -> None:
         """A reply may grant credits; an RDMA_ERROR's word is not counted on."""
         credits, header = message.header.credits, message.header
-        self.relieve(caller, message.frame)
+        self.relieve(caller, message.frame, message.time)
         if credits is not None and not header.problem and header.procedure != RDMA_ERROR:
             self.grant(caller, credits, message.time)
 
-    def relieve(self, caller: int, frame: int) -> None:
-        """A reply, whatever it grants, came in ``frame``."""
+    def relieve(self, caller: int, frame: int, time: int) -> None:
+        """A reply, whatever it grants, came in ``frame``, at ``time`` (ns)."""
+        for transaction in self.unrelieved[caller]:
+            if transaction.rpc.call is not None and transaction.rpc.call.time > time:
+                transaction.overtaken = True
         last, relieved = self._relieved[caller]
         if frame < last:  # The reply before it, which was sent earlier, was captured too late.
             for transaction in relieved:

@@ -202,7 +202,7 @@ class Gathered:
             analyzer.conversations,
             {connection.number: analyzer.health(connection.number) for connection in analyzer.connections},
             analyzer.earliest_time or 0,
-            analyzer.last_time or 0,
+            analyzer.end_time,
             analyzer.frames,
             analyzer.truncated_frames,
             damage,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..arrays import Bytes
-from ..frames import FrameBatch
+from ..frames import Clock, FrameBatch
 from ..layers.oncrpc_codes import CALL, REPLY
 from ..layers.rpcrdma_codes import RDMA_ERROR, RDMA_MSG, RDMA_NOMSG
 from ..link.duplicates import MIRRORED
@@ -142,6 +142,7 @@ class Analyzer:
         self.earliest_time: int | None = None
         self.last_time: int | None = None
         """The earliest and the latest of all frames."""
+        self.clock: Clock | None = None
         self._now = 0
         """Time of the last frame."""
         self._data: Bytes = np.empty(0, np.uint8)
@@ -250,6 +251,11 @@ class Analyzer:
         link = self._observer.links.get(number)
         return sum(queue.rnr_count for queue in link.health.retransmissions) if link is not None else 0
 
+    @property
+    def end_time(self) -> int:
+        """Nanoseconds: when the capture ended, by its clock as it was set then."""
+        return self.clock.latest if self.clock is not None else self.last_time or 0
+
     def feed(self, batch: FrameBatch) -> list[Rpc]:
         """Take a batch, give the Rpcs that ended in it."""
         return [*self.feed_table(self.decoder.take(batch))] if len(batch) else []
@@ -261,12 +267,13 @@ class Analyzer:
         self.frames += len(batch)
         self.truncated_frames += int(np.count_nonzero(batch.rows["captured"] < batch.rows["original"]))
         times = batch.rows["time"]
-        low, high = int(times.min()), int(times.max())
+        clock, low, high = Clock.of(times), int(times.min()), int(times.max())
         if self.first_time is None or self.earliest_time is None or self.last_time is None:
             self.first_time, self.earliest_time, self.last_time = low, low, high
         # A capture of several interfaces may have their frames one behind the other.
         self.earliest_time, self.last_time = min(self.earliest_time, low), max(self.last_time, high)
-        self._now = int(times[-1])
+        self.clock = clock if self.clock is None else self.clock.then(clock)
+        self._now = clock.last
         self.packets += len(packets)
         self.skipped.update(packets.skipped)
         queues: list[QueueRun] = []
@@ -449,7 +456,7 @@ class Analyzer:
             ended.setdefault(rpc.connection.number, []).append(rpc)
         for number, rpcs in ended.items():
             charge_objects(rpcs, rpcs[0].connection, health(number))
-        note_outstanding(done, self.connections, self.last_time or 0)
+        note_outstanding(done, self.connections, self.end_time)
         if rows is not None:
             charge_rows(rows, health)
         if not self.options.contents:

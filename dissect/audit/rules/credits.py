@@ -12,7 +12,7 @@ from ..transaction import Transaction
 MUST, STATED = Level.MUST, Level.STATED
 
 UNMATCHED = "a reply fits no call by its XID, and may be the one that is missing"
-OVERTAKEN = "the capture shows two replies in another order than they were sent"
+OVERTAKEN = "the capture shows a reply later than it was sent"
 
 
 @rule("V1-CREDIT-ZERO", "A granted credit value is never zero", MUST,

@@ -428,6 +428,8 @@ class TcpRetransmissions:
         if gap is not None:
             asked = self._asked(max(start, gap.start), gap.frame, frame)
             cause = FAST if asked else TIMEOUT if time - gap.time >= TIMEOUT_LEAST else LATE
+            if self._was_acknowledged(int(sent.end[a]), frame):
+                asked, cause = None, LATE  # It had arrived: the capture has it late.
             seen: tuple[bool, int, int] = (False, gap.frame, gap.time)
             for at, end, damaged_frame, damaged_time in self._damaged:
                 if at <= start < end and damaged_frame < frame:

@@ -303,17 +303,19 @@ def split_early(responses: ReadResponses, head: int, room: int) -> tuple[list[Pl
 
 def packets_between(read_responses: ReadResponses, start: int, end: int) -> int:
     """How many requests have PSNs [start, end): a Read takes one PSN for each packet of its response."""
-    count = end - start
-    if count == 1:
-        return 1
     answered, starts = [], []
     for _, rows, psns in read_responses:
         between = (psns >= start) & (psns < end)
         answered.append(psns[between])
         starts.append(psns[between & _STARTS_READ_RESPONSE[rows["opcode"]]])
-    if packets := len(unique(np.concatenate(answered))) if answered else 0:
-        count -= packets - max(len(unique(np.concatenate(starts))), 1)
-    return count
+    count = end - start
+    if not answered or not len(psns := unique(np.concatenate(answered))):
+        return count
+    begun = unique(np.concatenate(starts))
+    # Responses from the first PSN on that do not begin one go on with an earlier Read, whose length is truncated.
+    before = psns[: psns.searchsorted(begun[0])] if len(begun) else psns
+    count -= (going_on := int(np.count_nonzero(before - start == np.arange(len(before)))))
+    return count - max(0, len(psns) - going_on - max(len(begun), 1))
 
 
 GRACE_PACKETS = 256

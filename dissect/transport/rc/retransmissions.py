@@ -267,8 +267,9 @@ class RcRetransmissions:
             cause = "RNR NAK" if nak.waits else "NAK sequence error"
             return _opened(start, cause, nak.loss, nak, frame, time)
         if gap is not None:
-            loss = _Loss("request", False, gap.frame, gap.time)
-            cause = "timeout" if self._timed_out(gap.time, time) else LATE
+            # What was acknowledged before it is shown had arrived: the capture has it late.
+            late = not self._timed_out(gap.time, time) or any(self._responded(start, 0, frame))
+            loss, cause = _Loss("request", False, gap.frame, gap.time), LATE if late else "timeout"
             return _opened(start, cause, loss, None, frame, time)
         before = self.sent.sighting(start, frame)
         if before is None:

@@ -320,6 +320,19 @@ def test_rules_about_order_are_undecidable_behind_an_answer_that_is_captured_too
     assert total(auditor, rule).undecidable and not broken_rules(auditor)
 
 
+def test_one_call_at_a_time_is_undecidable_where_the_first_reply_has_an_earlier_time_than_the_next_call() -> None:
+    wire = Wire(seed=11)
+    connection = wire.connect(acks="none")
+    for _ in range(2):
+        reply(call(connection, nfs3.getattr_()), nfs3.getattr_reply())
+    first = faults.where(wire.packets, kind="send", sender=1)[0]
+    capture = Capture(wire)
+    frame = capture.frames.pop(first)
+    capture.frames.insert(first + 1, frame)
+    auditor = audit_capture(capture)
+    assert total(auditor, "V1-CREDIT-FIRST").undecidable == 1 and not broken_rules(auditor)
+
+
 def long_lookup(wire: Wire) -> Auditor:
     """The last packet of a Send is missing: the bytes end early, but not the caller's arguments."""
     connection = opened(wire)

@@ -210,6 +210,16 @@ def test_out_of_order_is_not_retransmitted() -> None:
     assert [rpc.retransmissions for rpc in rpcs] == [rpc.retransmission_delay for rpc in rpcs] == [0, 0, 0]
 
 
+def test_what_was_acknowledged_before_it_is_recorded_was_not_lost() -> None:
+    wire = talk("packet")
+    before = wire.sent()
+    index = full(before, 1)[1]
+    late = faults.swap(before, index, 3)
+    health, rpcs = examine(wire, [*late[: index + 3], *faults_later(late[index + 3 :], 5 * MILLISECOND)])
+    assert not health.retransmissions and health.directions[1].reordered == 1
+    assert not any(rpc.retransmission_delay for rpc in rpcs)
+
+
 def test_a_copy_by_the_network_is_seen_twice_and_sent_once() -> None:
     wire = talk("none")
     before = wire.sent()

@@ -274,6 +274,17 @@ def test_a_packet_recorded_late_is_no_retransmission() -> None:
     assert health.directions[1].reordered == 1
 
 
+def test_what_was_acknowledged_before_it_is_recorded_was_not_lost() -> None:
+    """However late its time is: it had arrived."""
+    wire = talk(acks="packet")
+    packets = faults.swap(wire.packets, faults.where(wire.packets, kind="write")[2], 4)
+    late = faults.where(packets, kind="write")[3]
+    packets[late:] = [replace(packet, time=packet.time + SECOND) for packet in packets[late:]]
+    health, rpcs = examine(wire, packets)
+    assert not health.retransmissions and health.directions[1].reordered == 1
+    assert not any(rpc.retransmission_delay for rpc in rpcs)
+
+
 @pytest.mark.parametrize("cut", [None, -1, 0, 1, 2])
 def test_two_recorded_late_are_no_retransmission_wherever_a_batch_ends(cut: int | None) -> None:
     wire = talk()

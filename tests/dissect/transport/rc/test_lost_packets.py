@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
-from playbook import Capture, Wire, call, nfs3, reply
+from playbook import Capture, Wire, call, nfs3, reply, shapes
 from playbook.capture import frame_batches
 from playbook.packets import Packet
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
@@ -76,3 +77,12 @@ def test_the_last_request_is_missing_where_it_was_acknowledged(
     connection, _ = connection_of(wire, fault(exchange(wire, 0, "message")), each)
     assert connection.missing_packets == (missing, 0) and connection.unconfirmed_packets == (0, 0)
     assert len(connection.gaps[0]) == missing
+
+
+@pytest.mark.parametrize("size", [1500, 3000, 10_000])
+def test_the_packets_of_a_read_whose_length_is_truncated_are_its_own(size: int) -> None:
+    wire = Wire(mtu=1024)
+    shapes.write(wire.connect(), bytes(size))
+    packets = [replace(packet, snaplen=68) if packet.kind == "read" else packet for packet in wire.packets]
+    connection, _ = connection_of(wire, packets, False)
+    assert connection.missing_packets == (0, 0)
