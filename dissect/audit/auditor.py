@@ -128,14 +128,16 @@ class Broken(NamedTuple):
 class SubjectClass:
     """Nouns of a connection of which most rules say the same: that they pass, that they are wrong, or nothing."""
 
-    __slots__ = ("broken", "count", "others", "tallies")
+    __slots__ = ("broken", "count", "others", "tallies", "undecided")
 
-    def __init__(self, tallies: list[RuleTally], broken: list[Broken], others: list[RuleSlot]) -> None:
-        self.tallies = tallies
+    def __init__(self) -> None:
+        self.tallies: list[RuleTally] = []
         """Of the rules by which they pass."""
-        self.broken = broken
-        self.others = others
-        """The rules that judge each of them: they could not decide, or are not ours."""
+        self.undecided: list[tuple[RuleTally, str]] = []
+        """Of the rules that cannot decide, and why."""
+        self.broken: list[Broken] = []
+        self.others: list[RuleSlot] = []
+        """The rules that judge each of them: who is at fault is not known, or they are not ours."""
         self.count = 0
         """How many are not in the tallies yet."""
 
@@ -345,12 +347,15 @@ class Auditor:
 
     def _class_of(self, subject: Subject) -> SubjectClass:
         """The class that a noun is the first of."""
-        subject_class = SubjectClass([], [], [])
+        subject_class = SubjectClass()
         each = self.keep is not None or self.on_finding is not None
         for seat in self._seats_for(subject):
             judgement = seat.judge(subject)
             if judgement is PASSED and not seat.rule.plugin:
                 subject_class.tallies += seat.tallies or self._open(seat, subject)
+            elif judgement is not None and judgement.verdict == UNDECIDABLE and not seat.rule.plugin:
+                tallies = seat.tallies or self._open(seat, subject)
+                subject_class.undecided += [(tally, judgement.reason) for tally in tallies]
             elif (
                 judgement is not None
                 and judgement.verdict == VIOLATION
@@ -368,6 +373,9 @@ class Auditor:
                 if subject_class.count:
                     for tally in subject_class.tallies:
                         tally.passed += subject_class.count
+                    for tally, reason in subject_class.undecided:
+                        tally.undecidable += subject_class.count
+                        tally.add_reason(reason, subject_class.count)
                     subject_class.count = 0
 
     def _seats_for(self, subject: Subject) -> list[RuleSlot]:

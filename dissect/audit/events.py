@@ -45,7 +45,21 @@ from ..rpcrdma.rpcs import ChunkUse, Rpc
 from ..rpcrdma.segment_table import AdvertisedSegment, SegmentTable
 from ..transport.connection import Connection
 from ..transport.operations import Kind, Operation
-from .rule import CALL, ERROR, FIRST, INVALIDATE, NOMSG, READS, REPLY, SECOND, OfMessage, Subject, gaps, precedes
+from .rule import (
+    CALL,
+    ERROR,
+    FIRST,
+    INVALIDATE,
+    NOMSG,
+    READS,
+    REPLY,
+    SECOND,
+    OfMessage,
+    Subject,
+    gaps,
+    gaps_between,
+    precedes,
+)
 from .transaction import BackChannel, CreditState, HandleStep, Transaction, delivers, remember
 
 
@@ -96,6 +110,8 @@ class SentMessage(OfMessage):
         if self.is_call is None:
             if self.header.procedure == RDMA_OPTIONAL:
                 return ("requester", "responder")[self.sender]
+            if self.header.truncated:
+                return ""
             return "requester" if self.header.procedure == RDMA_DONE else "either"
         return "requester" if self.is_call else "responder"
 
@@ -105,10 +121,15 @@ class SentMessage(OfMessage):
 
     @property
     def shape(self) -> int:
+        """What a truncated header does not show, it may have."""
         header = self.message.header
         shape = SECOND if header.version == 2 else FIRST
         if self.is_call is not None:
             shape |= CALL if self.is_call else REPLY
+        elif header.truncated:
+            shape |= CALL | REPLY
+        if header.truncated and header.procedure != RDMA_ERROR:
+            shape |= READS if header.procedure is not None else READS | NOMSG | ERROR
         if header.procedure == RDMA_NOMSG:
             shape |= NOMSG
         elif header.procedure == RDMA_ERROR:
@@ -121,7 +142,7 @@ class SentMessage(OfMessage):
     def unread(self) -> str:
         """Why the transport header cannot be judged; '' where it was decoded to its end."""
         if self.header.truncated or (self.header.problem and not self.message.operation.end_known):
-            return "the transport header is truncated in the capture"
+            return "the transport header is not all in the capture"
         return ""
 
     @property
@@ -185,6 +206,14 @@ class RdmaOperation(Subject):
     @property
     def time(self) -> int:
         return self.operation.first_time
+
+    @property
+    def unseen_reply(self) -> str:
+        """Why the reply to its call may precede it, and be missing from the capture; '' where it cannot."""
+        rpc, initiator = self.rpc, self.operation.initiator
+        if rpc is None or rpc.reply is not None:
+            return ""
+        return gaps_between(self.connection, initiator, rpc.call_frame, self.operation.first_frame)
 
     @property
     def name(self) -> str:
@@ -665,6 +694,8 @@ def _routine_call_of(rpc: Rpc, call: Message, flow: CreditState | None) -> bool:
         or flow is None
         or flow.limit is None
         or flow.outstanding > flow.limit
+        or flow.unseen
+        or flow.doubt
         or not routine_procedure(rpc.program, rpc.version, rpc.procedure, rpc.operations)
         or (rpc.version == 3 and rpc.program == NFS and _captured(call) and not _holds_arguments(rpc, call))
     )
@@ -680,7 +711,7 @@ def settled_class(subject: Subject) -> Hashable:
     if isinstance(subject, SentMessage):
         return _return_class(subject)
     if isinstance(subject, RdmaOperation) and subject.place == "inside" and subject.operation.initiator == 1:
-        return ("inside",)
+        return None if subject.unseen_reply else ("inside",)
     return None
 
 

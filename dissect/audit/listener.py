@@ -25,7 +25,7 @@ from ..rpcrdma.characteristics import RespXch, decode_option
 from ..rpcrdma.conversation import DEFAULT_INLINE, Conversation
 from ..rpcrdma.listeners import Listener, RowSends, SentRows
 from ..rpcrdma.memory import REORDERED
-from ..rpcrdma.messages import Message
+from ..rpcrdma.messages import Message, TransportHeader
 from ..rpcrdma.rpc_table import FLAG_CHUNKS_TRUNCATED, RpcNames, RpcRows, each_made, made
 from ..rpcrdma.rpcs import Rpc
 from ..rpcrdma.version_loops import VersionRefusals
@@ -186,12 +186,14 @@ def refusable_kind(message: Message, second: bool) -> str:
     ``second``: version 2 has been settled, or its receiver uses that version itself.
     """
     header = message.header
-    if header.truncated or header.length < 16 or not message.operation.end_known:
+    if header.length < 16:
+        return ""
+    if header.procedure != RDMA_ERROR and header.version != 1 and not (header.version == 2 and second):
+        return "version"
+    if header.truncated or not message.operation.end_known:
         return ""
     if header.procedure == RDMA_ERROR:
         return "error" if header.problem else ""
-    if header.version != 1 and not (header.version == 2 and second):
-        return "version"
     if header.version == 1 and header.procedure in (RDMA_MSGP, RDMA_DONE):
         return "reserved"
     if header.problem or (header.procedure == RDMA_NOMSG and not header.chunks):
@@ -390,12 +392,16 @@ class RoutineRows:
         highest = base + len(requested)
         if uniform and requested and highest > limit:
             highest = base + self._outstanding_within(called, answered)
-        if not uniform or (requested and highest > limit):
+        frames = self.call_frames[self.called : called][-1:]
+        torn = bool(frames) and grants.missing(0, frames[0]) != (0, False)
+        if not uniform or torn or (requested and highest > limit):
             self._step(called, answered, base)
         elif requested:
             grants.requested[0] = requested[-1]
         if granted and grants.unrelieved[0]:
             grants.relieve(0, self.reply_frames[self.answered], self.reply_times[self.answered])
+        if granted:
+            grants.last_reply[0] = max(grants.last_reply[0], self.reply_frames[answered - 1])
         self._pass(called, answered)
         self.called, self.answered = called, answered
 
@@ -410,11 +416,13 @@ class RoutineRows:
         for call in range(self.called, called):
             while reply < answered and self.reply_frames[reply] < self.call_frames[call]:
                 grants.grant(0, self.granted[reply], self.reply_times[reply])
+                grants.last_reply[0] = max(grants.last_reply[0], self.reply_frames[reply])
                 outstanding -= 1
                 reply += 1
             outstanding += 1
             flow = grants.flow(0, self.requested[call], self.call_times[call], outstanding)
-            if flow.limit is None or outstanding > flow.limit:
+            flow = flow._replace(missing=grants.missing(0, self.call_frames[call]))
+            if flow.limit is None or outstanding > flow.limit or flow.unseen or flow.doubt:
                 self.exceeding[self.numbers[call]] = flow
         for behind in range(reply, answered):
             grants.grant(0, self.granted[behind], self.reply_times[behind])
@@ -596,7 +604,7 @@ class AuditListener(Listener):
             assert rpc.call is not None
             self.last_answered[caller] = max(self.last_answered[caller], rpc.call.frame)
         self.grants.replied(caller, message)
-        if message.header.procedure == RDMA_ERROR and rpc.call is not None:
+        if message.header.procedure == RDMA_ERROR:
             remember(self.errored[caller], rpc.xid, rpc)
         self.settling.add(sent)
 
@@ -651,6 +659,13 @@ class AuditListener(Listener):
         self.back_channel.other_sent(sender, message)
         self.settling.add(sent)
         self.answers.sent(sender, message, None)
+
+    def headless_sent(self, operation: Operation) -> None:
+        self.settling.reach(operation)
+        version = 2 if self.conversation.version(operation.first_frame) == 2 else 1
+        header = TransportHeader(0, version, None, None, problem="its first packet is missing", truncated=True)
+        message = Message(operation, header, memoryview(b""), 0, 0, 0)
+        self.settling.add(SentMessage(self.conversation, message, operation.initiator, None, None))
 
     def data_transferred(self, operation: Operation) -> None:
         self.settling.reach(operation)

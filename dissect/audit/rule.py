@@ -4,10 +4,12 @@ happened.  Which rules are meant by names, levels and roles, and what a page say
 from __future__ import annotations
 
 import inspect
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import wraps
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from ..named_tuple import NamedTuple
@@ -17,7 +19,7 @@ from ..rpcrdma.memory import REORDERED
 from ..rpcrdma.messages import Message
 from ..rpcrdma.rpcs import Rpc
 from ..serial import PSN
-from ..transport.connection import Connection
+from ..transport.connection import Connection, Gap
 from ..transport.operations import Operation
 
 FIRST = 1 << 0
@@ -72,6 +74,8 @@ class Judgement(NamedTuple):
 
 
 PASSED = Judgement(PASS)
+
+_FRAME = attrgetter("frame")
 
 
 def violation(
@@ -187,6 +191,22 @@ def gaps(connection: Connection, *senders: int) -> str:
     if connection.one_sided:
         return "only one direction was captured"
     return ""
+
+
+def gaps_seen(connection: Connection, sender: int, first: int, last: int) -> Sequence[Gap]:
+    """What of an end's packets is missing, as seen behind frame ``first`` and not behind ``last``."""
+    gaps = connection.gaps[sender]
+    if not gaps:
+        return ()
+    return gaps[bisect_right(gaps, first, key=_FRAME) : bisect_right(gaps, last, key=_FRAME)]
+
+
+def gaps_between(connection: Connection, sender: int, first: int, last: int) -> str:
+    """Why not all is known of what an end sent between two frames; '' where it is.
+
+    What that would tell is open at these places alone, while any packet that is missing may excuse a violation.
+    """
+    return "packets before it are not in the capture" if gaps_seen(connection, sender, first, last) else ""
 
 
 def precedes(connection: Connection, first: Operation, second: Operation) -> bool:

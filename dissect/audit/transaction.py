@@ -12,19 +12,20 @@ from struct import pack
 from typing import TypeVar
 
 from ..intervals import IntervalSet
-from ..layers.oncrpc_codes import GSS_INTEGRITY, GSS_PRIVACY, RPCSEC_GSS, RPCSEC_GSS_DATA
+from ..layers.oncrpc_codes import GSS_INTEGRITY, GSS_PRIVACY, RPCSEC_GSS, RPCSEC_GSS_DATA, SUCCESS
 from ..layers.rpcrdma_codes import RDMA_ERROR, RDMA_MSG, RDMA_NOMSG
 from ..named_tuple import NamedTuple
 from ..onc import binding, compound as nfs4
 from ..onc.binding import Items
 from ..onc.rpc_header import NFS, CallHeader, ReplyHeader, call_header, reply_header
+from ..onc.xdr import word
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.memory import REORDERED
 from ..rpcrdma.messages import Message
 from ..rpcrdma.reassembly import call_stream_prefix, claimed_prefix, reply_stream_prefix
 from ..rpcrdma.rpcs import ChunkUse, Rpc, SegmentUse
 from ..transport.operations import Operation
-from .rule import CHUNKS, GSS, NOMSG, READS, REPLY, RETURNS, SECOND, Subject, beheaded, gaps
+from .rule import CHUNKS, GSS, NOMSG, READS, REPLY, RETURNS, SECOND, Subject, beheaded, gaps, gaps_between, gaps_seen
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -76,6 +77,21 @@ class CreditState(NamedTuple):
     granted: int | None
     unmatched: int = 0
     """Replies that fit no call, and may be those of calls that count as outstanding."""
+    missing: tuple[int, bool] = (0, False)
+    """Packets of the caller that the capture lacks since the last reply, and whether it lacks any of the other end."""
+
+    @property
+    def unseen(self) -> str:
+        """Why calls before this one may be missing; '' where none are."""
+        return "calls may be missing from the capture since the last reply" if self.missing[0] else ""
+
+    @property
+    def doubt(self) -> str:
+        """Why a call that seems to be within the limit may not be; '' where it is."""
+        packets, granted = self.missing
+        if self.limit is not None and packets and self.outstanding + packets > self.limit:
+            return self.unseen
+        return "a reply that lowered the grant may be missing" if granted and self.outstanding > 1 else ""
 
 
 class HandleStep(NamedTuple):
@@ -138,24 +154,27 @@ class Transaction(Subject):
 
     @property
     def shape(self) -> int:
+        """What is truncated in the capture it may have."""
         rpc, shape = self.rpc, 0
         call, reply = rpc.call, rpc.reply
         if call is not None and call.header.version == 2:
             shape = SECOND
+        if call is not None and call.header.truncated:
+            shape |= CHUNKS | READS | GSS | (RETURNS if reply is not None else 0)
         if rpc.chunks:
             shape |= CHUNKS
             if rpc.chunks[0].kind == "read":
                 shape |= READS
-        if rpc.gss is not None:
+        if rpc.gss is not None or (rpc.chunks and self.credential_cut):
             shape |= GSS
         if reply is not None:
             header = reply.header
             shape |= REPLY
             if header.version == 2:
                 shape |= SECOND
-            if header.procedure == RDMA_NOMSG:
+            if header.procedure in (None, RDMA_NOMSG):
                 shape |= NOMSG
-            if any(chunk.kind != "read" for chunk in rpc.chunks) or header.writes or header.reply:
+            if header.truncated or any(chunk.kind != "read" for chunk in rpc.chunks) or header.writes or header.reply:
                 shape |= RETURNS
         return shape
 
@@ -183,7 +202,7 @@ class Transaction(Subject):
             if message is not None and (
                 message.header.truncated or (message.header.problem and not message.operation.end_known)
             ):
-                return "a transport header is truncated in the capture"
+                return "a transport header is not all in the capture"
         return ""
 
     @property
@@ -191,6 +210,14 @@ class Transaction(Subject):
         """RPCSEC_GSS protects integrity or privacy of the message."""
         gss = self.rpc.gss
         return gss is not None and gss.procedure == RPCSEC_GSS_DATA and gss.service in (GSS_INTEGRITY, GSS_PRIVACY)
+
+    @property
+    def credential_cut(self) -> bool:
+        """The call may have an RPCSEC_GSS credential, which is not in the capture."""
+        head, call = self.call_head, self.rpc.call
+        if call is None or (call.header.problem and not call.header.truncated):
+            return False
+        return (head is None or (head.gss is None and head.flavor in (None, RPCSEC_GSS))) and not self.call_whole
 
     @property
     def asked_unknown(self) -> str:
@@ -241,7 +268,9 @@ class Transaction(Subject):
     def call_whole(self) -> bool:
         """``call_stream`` is all of it."""
         message = self.rpc.call
-        return message is not None and _ends(message) and len(self.call_stream) == self.call_length
+        if message is None or message.header.problem:
+            return False
+        return _ends(message) and len(self.call_stream) == self.call_length
 
     @property
     def reply_whole(self) -> bool:
@@ -255,7 +284,9 @@ class Transaction(Subject):
 
     def lacks(self, message: Message) -> bool:
         """Not all that a message carries is in the capture."""
-        return bool(message.header.truncated or not message.operation.payload.whole or gaps(self.connection))
+        moved = [operation for chunk in self.rpc.chunks for use in chunk.segments for operation in use.operations]
+        whole = all(operation.payload.whole for operation in (message.operation, *moved))
+        return bool(message.header.truncated or not whole or gaps(self.connection))
 
     @cached_property
     def call_head(self) -> CallHeader | None:
@@ -302,6 +333,19 @@ class Transaction(Subject):
         lengths = [chunk.returned or 0 for chunk in self.writes]
         return binding.reply_items(*bound, stream, 0, len(stream), lengths, rpc.gss)
 
+    @property
+    def may_succeed(self) -> bool:
+        """The reply accepts the call, or what it says is not in the capture."""
+        head = self.reply_head
+        return head is None or (head.accepted is not False and head.accept_status in (None, SUCCESS))
+
+    @property
+    def nfs_status(self) -> int | None:
+        """The first word of the results, with which those of NFS begin; None where it is not known."""
+        head, stream = self.reply_head, self.reply_stream
+        known = self.rpc.program == NFS and head is not None and 0 < head.body <= len(stream) - 4
+        return word(memoryview(stream), head.body)[0] if head is not None and known else None
+
     @cached_property
     def largest_results(self) -> tuple[int | None, ...]:
         """The largest that each eligible result can be, by the arguments; None where these do not limit it."""
@@ -338,6 +382,14 @@ class Transaction(Subject):
         for span in zip(late.starts, late.ends, strict=True):
             written.add(*span)
         return len(written)
+
+    @property
+    def unseen_writes(self) -> str:
+        """Why there may be RDMA Writes between call and reply that the capture lacks; '' where there are none."""
+        call, reply = self.rpc.call, self.rpc.reply
+        if call is None or reply is None:
+            return ""
+        return gaps_between(self.connection, self.endpoint("responder"), call.frame, reply.frame)
 
     @property
     def unwritten(self) -> str:
@@ -557,6 +609,8 @@ class CreditGrants:
         self.higher: list[tuple[int, int]] = [(0, 0), (0, 0)]
         """A grant that was in force until that time, ns."""
         self.requested = [0, 0]
+        self.last_reply = [0, 0]
+        """Its frame."""
         self.unrelieved: tuple[list[Transaction], ...] = ([], [])
         """Calls since the last reply."""
         self._relieved: list[tuple[int, list[Transaction]]] = [(0, []), (0, [])]
@@ -566,10 +620,17 @@ class CreditGrants:
         """A call takes a credit; ``outstanding`` counts it."""
         message = transaction.rpc.call
         assert message is not None
-        transaction.flow = self.flow(caller, message.header.credits or 0, message.time, outstanding)
+        flow = self.flow(caller, message.header.credits or 0, message.time, outstanding)
+        transaction.flow = flow._replace(missing=self.missing(caller, message.frame))
         self.unrelieved[caller].append(transaction)
         if len(self.unrelieved[caller]) > REMEMBERED:
             del self.unrelieved[caller][: REMEMBERED // 2]
+
+    def missing(self, caller: int, frame: int) -> tuple[int, bool]:
+        """``CreditState.missing`` of a call in that frame."""
+        connection, last = self.conversation.connection, self.last_reply[caller]
+        own, theirs = (gaps_seen(connection, end, last, frame) for end in (caller, 1 - caller))
+        return sum(gap.end - gap.start for gap in own), bool(theirs)
 
     def flow(self, caller: int, credits: int, time: int, outstanding: int) -> CreditState:
         """The credits in force for a call that requests ``credits`` at ``time`` (ns)."""
@@ -604,6 +665,7 @@ class CreditGrants:
     def replied(self, caller: int, message: Message) -> None:
         """A reply may grant credits; an RDMA_ERROR's word is not counted on."""
         credits, header = message.header.credits, message.header
+        self.last_reply[caller] = max(self.last_reply[caller], message.frame)
         self.relieve(caller, message.frame, message.time)
         if credits is not None and not header.problem and header.procedure != RDMA_ERROR:
             self.grant(caller, credits, message.time)

@@ -85,7 +85,7 @@ class Recogniser:
     ) -> None:
         """Judge a Send: its decoded header, and where its captured Payload stream is; ``cut``: it has more bytes."""
         known_format = header.version in (1, 2) and header.length >= 8
-        truncated = header.truncated and header.procedure in (None, RDMA_MSG, RDMA_NOMSG)
+        truncated = header.truncated and header.procedure in (None, RDMA_MSG, RDMA_NOMSG, RDMA_ERROR, RDMA_OPTIONAL)
         if cut and header.procedure == RDMA_MSG and not rpc.inside(header.xid, data, start, end):
             truncated |= _may_be_rpc(header.xid, data[start:end])
         if truncated and known_format:
@@ -278,6 +278,8 @@ class Dispatcher:
     def _send(self, operation: Operation) -> None:
         if not operation.start_known:
             self._note(operation.last_frame, "Send without its first packet")
+            if self.listener is not None:
+                self.listener.headless_sent(operation)
             return
         payload, length = operation.payload, operation.length
         data, start, end = payload.prefix()

@@ -81,6 +81,9 @@ class Listener:
     def other_sent(self, sender: int, message: Message) -> None:
         """A message that is neither call nor reply, or too short to be known as either."""
 
+    def headless_sent(self, operation: Operation) -> None:
+        """A Send whose first packet is not in the capture."""
+
     def data_transferred(self, operation: Operation) -> None:
         """An RDMA Read or Write was issued, but on the memory of calls that are rows."""
 

@@ -219,8 +219,9 @@ class Negotiation:
         if isinstance(noun, InitXch):
             for item in noun.start:
                 self._announce(frame, sender, item, by)
-            chosen = frozenset(noun.start[at].which for at in noun.nochange if at < len(noun.start))
-            self.nochange = {**self.nochange, sender: (frame, chosen)}
+            if not noun.truncated:
+                chosen = frozenset(noun.start[at].which for at in noun.nochange if at < len(noun.start))
+                self.nochange = {**self.nochange, sender: (frame, chosen)}
         elif isinstance(noun, ReqXch):
             request = CharacteristicRequest(frame, sender, header.xid, noun.want, not noun.problem)
             self.requests = self._with(self.requests, request, frame)

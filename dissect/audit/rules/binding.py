@@ -31,10 +31,12 @@ MUST, SHOULD = Level.MUST, Level.SHOULD
 def _call(transaction: Transaction) -> Judgement | None:
     """Whether the reduced items of a call can be judged; PASSED where they can."""
     rpc = transaction.rpc
-    if rpc.call is None or not transaction.reduced:
+    if rpc.call is None:
         return None
     if rpc.call.header.problem:
         return undecidable(transaction.unread) if transaction.unread else None
+    if not transaction.reduced:
+        return None
     if transaction.sealed or (rpc.gss is not None and rpc.gss.procedure != RPCSEC_GSS_DATA):
         return None  # V1-GSS-NO-REDUCTION, V1-GSS-MATERIAL
     if not transaction.call_whole:
@@ -147,9 +149,12 @@ def chunk_length_match(transaction: Transaction) -> Judgement | None:
 def _reply(transaction: Transaction) -> Judgement | None:
     """Whether the results of a reply can be judged; PASSED where they can."""
     rpc = transaction.rpc
-    if rpc.call is None or rpc.reply is None or rpc.reply.header.procedure == RDMA_ERROR or not transaction.writes:
+    if rpc.reply is None or rpc.reply.header.procedure == RDMA_ERROR:
         return None
-    if transaction.unread:
+    returns = transaction.writes if rpc.call is not None else rpc.reply.header.writes
+    if not returns and not (rpc.call or rpc.reply).header.truncated:
+        return None
+    if rpc.call is None or transaction.unread:
         return undecidable(transaction.unread)
     if rpc.reply.header.problem or rpc.call.header.problem or transaction.sealed:
         return None
@@ -273,6 +278,8 @@ def item_moved(transaction: Transaction) -> Judgement | None:
 def _sized(transaction: Transaction) -> Judgement | None:
     """Whether the sizes of Write chunks can be judged; PASSED where they can."""
     rpc = transaction.rpc
+    if rpc.call is not None and rpc.call.header.truncated:
+        return undecidable(transaction.unread)
     if rpc.call is None or not transaction.writes or rpc.call.header.problem or transaction.sealed:
         return None
     if not transaction.bound:
@@ -383,16 +390,16 @@ def reply_no_binding(transaction: Transaction) -> Judgement | None:
     Wrong: the same, SUCCESS.
     """
     rpc = transaction.rpc
-    if rpc.call is None or rpc.reply is None or rpc.call.header.problem:
+    if rpc.call is None or rpc.reply is None or (rpc.call.header.problem and not rpc.call.header.truncated):
         return None
+    reply = transaction.reply_head
     if rpc.program is None or rpc.version is None:
-        return None
+        return undecidable(CALL_NOT_WHOLE) if transaction.may_succeed and not transaction.call_whole else None
     ineligible = ddp_eligible(transaction)
     if transaction.bound and ineligible is None:
         return None
     if rpc.reply.header.procedure == RDMA_ERROR:
         return PASSED
-    reply = transaction.reply_head
     if reply is None or reply.accepted is None:
         return undecidable("the reply cannot be read")
     if not reply.accepted or reply.accept_status != SUCCESS:

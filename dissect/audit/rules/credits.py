@@ -8,6 +8,7 @@ from ...rpcrdma.xid_reuse import XID_IN_USE
 from ..events import SentMessage
 from ..rule import PASSED, REPLY, Judgement, Level, beheaded, rule, undecidable, violation
 from ..transaction import Transaction
+from .header import DIRECTION_UNKNOWN
 
 MUST, STATED = Level.MUST, Level.STATED
 
@@ -28,6 +29,8 @@ def credit_zero(sent: SentMessage) -> Judgement | None:
     Wrong: rdma_credit 0.
     """
     header = sent.header
+    if sent.is_call is None or header.procedure is None:
+        return undecidable(sent.unread) if sent.unread and not header.credits else None
     if header.credits is None or header.version not in (1, 2) or header.procedure not in (RDMA_MSG, RDMA_NOMSG):
         return None
     return PASSED if header.credits else violation("a grant of 0 credits", "at least 1")
@@ -42,7 +45,7 @@ def exceeded(transaction: Transaction, source: str) -> Judgement | None:
         unseen = not transaction.start_known or transaction.missed(transaction.endpoint("responder"))
         return undecidable("the grant is not in the capture") if unseen and flow.outstanding > 1 else None
     if flow.outstanding <= flow.limit:
-        return PASSED
+        return undecidable(flow.doubt) if flow.doubt else PASSED
     if reason := transaction.missed(transaction.endpoint("responder")):
         return undecidable(reason)
     if flow.outstanding - flow.unmatched <= flow.limit:
@@ -93,7 +96,7 @@ def first_alone(transaction: Transaction) -> Judgement | None:
     if not transaction.start_known:
         return undecidable("the connection began before the capture did")
     if flow.outstanding == 1:
-        return PASSED
+        return undecidable(flow.unseen) if flow.unseen else PASSED
     if flow.unmatched:
         return undecidable(UNMATCHED)
     responder = transaction.endpoint("responder")
@@ -121,7 +124,8 @@ def xid_reused(transaction: Transaction) -> Judgement | None:
     if rpc.call is None:
         return None
     if XID_IN_USE not in rpc.notes:
-        return PASSED
+        unseen = transaction.flow.unseen if transaction.flow is not None else ""
+        return undecidable(unseen) if unseen else PASSED
     responder = transaction.endpoint("responder")
     if reason := transaction.missed(responder) or beheaded(transaction.connection, responder):
         return undecidable(reason)
@@ -157,6 +161,8 @@ def backward_proc(sent: SentMessage) -> Judgement | None:
         return None
     if procedure == RDMA_MSG:
         return PASSED
+    if procedure == RDMA_NOMSG and sent.rpc is not None and sent.rpc.call is None:
+        return undecidable(DIRECTION_UNKNOWN)
     return violation(f"rdma_proc is {PROCEDURE_NAMES.get(procedure, procedure)}", "RDMA_MSG")
 
 

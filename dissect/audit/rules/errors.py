@@ -7,10 +7,12 @@ from ...layers.rpcrdma_codes import ERR_CHUNK, ERR_INVAL_OPTION, ERR_VERS, ERROR
 from ...onc.binding import ENDS_INSIDE
 from ..events import RefusableMessage, SentMessage
 from ..rule import ERROR, FIRST, PASSED, REPLY, Judgement, Level, beheaded, gaps, rule, undecidable, violation
-from ..transaction import Transaction
+from ..transaction import CALL_NOT_WHOLE, Transaction
 
 MUST, SHOULD, STATED = Level.MUST, Level.SHOULD, Level.STATED
 
+NULL = 0
+"""The procedure without arguments."""
 LATE_START = "the connection began before the capture, and its versions may have been settled there"
 EARLIER_CALL = "the connection began before the capture, and a call there may have had this XID"
 
@@ -37,6 +39,8 @@ def error_xid(sent: SentMessage) -> Judgement | None:
 
     Wrong: the same, RDMA_ERROR 0.
     """
+    if sent.header.procedure is None:
+        return undecidable(sent.unread) if sent.unread else None
     if sent.xid_seen:
         return PASSED
     if not sent.start_known:
@@ -59,6 +63,8 @@ def error_version(sent: SentMessage) -> Judgement | None:
     """
     call = sent.rpc.call if sent.rpc is not None and sent.rpc.call is not None else sent.answers
     version, possible = sent.header.version, sent.peer_versions
+    if sent.header.procedure is None:
+        return undecidable(sent.unread) if sent.unread else None
     if sent.header.length < 8 or not (sent.xid_seen or call):
         return None  # V1-ERROR-XID
     if call is None:
@@ -124,8 +130,8 @@ def error_range(sent: SentMessage) -> Judgement | None:
 
     Wrong: version 2 refused, low 1, high 2.
     """
-    if sent.header.error != ERR_VERS or sent.header.supported is None:
-        return None
+    if sent.header.error not in (None, ERR_VERS) or sent.header.supported is None:
+        return undecidable(sent.unread) if sent.unread and sent.header.error in (None, ERR_VERS) else None
     low, high = sent.header.supported
     if low > high:
         return violation(f"low {low}, high {high}", "low not above high")
@@ -272,7 +278,7 @@ def error_retry(sent: SentMessage) -> Judgement | None:
         return None
     if sent.errored is None:
         return PASSED if sent.rpc is not None and sent.rpc.call is not None and _error(sent) else None
-    if reason := sent.missed(1 - sent.sender):
+    if reason := sent.missed(1 - sent.sender) or ("" if sent.errored.call else EARLIER_CALL):
         return undecidable(reason)
     frames = [sent.errored.reply.frame] if sent.errored.reply is not None else []
     if frames and frames[0] > sent.message.frame:
@@ -293,13 +299,16 @@ def garbage_args(transaction: Transaction) -> Judgement | None:
 
     Wrong: the same, SUCCESS.
     """
-    rpc = transaction.rpc
-    if rpc.call is None or rpc.reply is None or rpc.call.header.problem or transaction.sealed:
+    rpc, items, reply = transaction.rpc, transaction.arguments, transaction.reply_head
+    if rpc.call is None or rpc.reply is None or transaction.sealed:
         return None
-    items = transaction.arguments
+    if rpc.call.header.problem and not rpc.call.header.truncated:
+        return None
+    if not transaction.call_whole and (transaction.bound or transaction.call_head is None):
+        kept = rpc.procedure == NULL or rpc.status == "NFS4ERR_BADXDR" or not transaction.may_succeed
+        return None if kept else undecidable(CALL_NOT_WHOLE)
     if items is None or ENDS_INSIDE not in items.problem or transaction.unplaced_chunks:
         return None  # or V1-REPLY-NO-BINDING's
-    reply = transaction.reply_head
     if rpc.reply.header.procedure == RDMA_MSG and (reply is None or reply.accept_status is None):
         return undecidable("the reply cannot be read")
     if reply is not None and (reply.accept_status == GARBAGE_ARGS or reply.accepted is False):

@@ -20,6 +20,8 @@ def gss_no_reduction(transaction: Transaction) -> Judgement | None:
 
     Wrong: a krb5i WRITE with its data in a Read chunk.
     """
+    if transaction.credential_cut:
+        return _unknown(transaction)
     if not transaction.sealed:
         return None
     assert transaction.rpc.gss is not None
@@ -31,7 +33,15 @@ def gss_no_reduction(transaction: Transaction) -> Judgement | None:
     if used:
         return violation(f"{used[0]} bytes in a Write chunk with RPCSEC_GSS {service}", "nothing reduced",
                          *transaction.frames, by="responder")  # fmt: skip
-    return PASSED
+    return undecidable(transaction.unread) if transaction.writes and transaction.unread else PASSED
+
+
+def _unknown(transaction: Transaction) -> Judgement | None:
+    """Where the credential is not in the capture: nothing, unless something is reduced, or may be."""
+    call, reply = transaction.rpc.call, transaction.rpc.reply
+    cut = any(message is not None and message.header.truncated for message in (call, reply))
+    reduced = cut or transaction.reduced or any(chunk.returned for chunk in transaction.writes)
+    return undecidable(CALL_NOT_WHOLE) if reduced else None
 
 
 @rule("V1-GSS-MATERIAL", "RPCSEC_GSS control messages and credentials are never in chunks", MUST,
@@ -47,6 +57,8 @@ def gss_material(transaction: Transaction) -> Judgement | None:
     Wrong: its token in a Read chunk behind Position 0.
     """
     rpc, head = transaction.rpc, transaction.call_head
+    if transaction.credential_cut:
+        return _unknown(transaction)
     if head is None or head.flavor != RPCSEC_GSS or transaction.sealed:
         return None
     if rpc.gss is not None and rpc.gss.procedure != RPCSEC_GSS_DATA:

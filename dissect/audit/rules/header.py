@@ -18,6 +18,8 @@ from ..transaction import Transaction
 
 MUST, STATED = Level.MUST, Level.STATED
 
+DIRECTION_UNKNOWN = "it is not known whether this is a call or a reply"
+
 
 def _version_one(sent: SentMessage) -> bool:
     return sent.header.length >= 8 and sent.header.version == 1
@@ -43,10 +45,17 @@ def version(sent: SentMessage) -> Judgement | None:
     return violation(f"rdma_vers is {sent.header.version}", "1")
 
 
+def _hidden(sent: SentMessage) -> Judgement | None:
+    """Nothing is judged, unless what would be is not in the capture."""
+    return undecidable(sent.unread) if sent.unread else None
+
+
 def _procedure(sent: SentMessage, unwanted: int) -> Judgement | None:
     procedure = sent.header.procedure
-    if procedure is None or not _version_one(sent):
+    if not _version_one(sent):
         return None
+    if procedure is None:
+        return _hidden(sent)
     if procedure != unwanted:
         return PASSED
     return violation(f"rdma_proc is {procedure}, {PROCEDURE_NAMES[procedure]}", "RDMA_MSG, RDMA_NOMSG or RDMA_ERROR")
@@ -90,8 +99,10 @@ def proc_unknown(sent: SentMessage) -> Judgement | None:
     Wrong: rdma_proc 9.
     """
     procedure = sent.header.procedure
-    if procedure is None or not _version_one(sent) or procedure in (RDMA_MSGP, RDMA_DONE):
+    if not _version_one(sent) or procedure in (RDMA_MSGP, RDMA_DONE):
         return None
+    if procedure is None:
+        return _hidden(sent)
     if procedure in PROCEDURE_NAMES:
         return PASSED
     return violation(f"rdma_proc is {procedure}", "0 (RDMA_MSG), 1 (RDMA_NOMSG) or 4 (RDMA_ERROR)")
@@ -175,8 +186,8 @@ def msg_payload(sent: SentMessage) -> Judgement | None:
 def inline_payload(sent: SentMessage) -> Judgement | None:
     """Whether a Payload stream follows an RDMA_MSG."""
     header = sent.header
-    if header.procedure != RDMA_MSG or header.problem:
-        return None
+    if header.procedure not in (None, RDMA_MSG) or header.problem:
+        return _hidden(sent) if header.procedure in (None, RDMA_MSG) else None
     inline = sent.message.inline_length
     if inline >= 4:
         return PASSED
@@ -203,8 +214,10 @@ def nomsg_payload(sent: SentMessage) -> Judgement | None:
 
     Wrong: the same with the reply's first 100 bytes behind it.
     """
-    if sent.header.procedure != RDMA_NOMSG or sent.header.problem:
+    if sent.header.procedure not in (None, RDMA_NOMSG):
         return None
+    if sent.header.problem:
+        return _hidden(sent)
     return nothing_follows(sent, "the chunk lists")
 
 
@@ -220,7 +233,7 @@ def nomsg_chunk(sent: SentMessage) -> Judgement | None:
     Wrong: an RDMA_NOMSG whose three chunk lists are empty.
     """
     header = sent.header
-    if header.procedure != RDMA_NOMSG:
+    if header.procedure not in (None, RDMA_NOMSG):
         return None
     if sent.unread:
         return undecidable(sent.unread)
@@ -229,7 +242,7 @@ def nomsg_chunk(sent: SentMessage) -> Judgement | None:
     if not header.chunks:
         return violation("all three chunk lists are empty", "a chunk that holds the Payload stream")
     if sent.is_call is None:
-        return undecidable("it is not known whether this is a call or a reply")
+        return undecidable(DIRECTION_UNKNOWN)
     if sent.is_call and not header.reads:
         return violation("a call without Read list", "a Read chunk that holds the Payload stream")
     if not sent.is_call and not header.reply:
@@ -264,7 +277,7 @@ def error_payload(sent: SentMessage) -> Judgement | None:
 
 def nothing_behind(sent: SentMessage) -> Judgement | None:
     """Whether an RDMA_ERROR ends where it should."""
-    return None if sent.header.problem else nothing_follows(sent, "the error")
+    return _hidden(sent) if sent.header.problem else nothing_follows(sent, "the error")
 
 
 def nothing_follows(sent: OfMessage, what: str) -> Judgement:

@@ -16,6 +16,8 @@ MUST = Level.MUST
 
 UNKNOWN = "the private data are not in the capture, so the inline threshold is not known"
 
+CHUNK_UNKNOWN = "it is not in the capture whether the call gave a Reply chunk"
+
 
 def settled(sent: SentMessage) -> bool:
     """Both ends' private data, or their absence, are known."""
@@ -63,8 +65,8 @@ def compare(sent: SentMessage, limit: int, why: str) -> Judgement:
         if sent.header.length < 8:
             return undecidable("rdma_vers is not in the capture")
         return violation(f"a Send of {sent.length:,} bytes", f"at most {limit:,} ({why})")
-    if not sent.message.operation.end_known:
-        return undecidable("the end of the Send is not in the capture")
+    if not (sent.message.operation.start_known and sent.message.operation.end_known):
+        return undecidable("not all of the Send is in the capture")
     return PASSED
 
 
@@ -128,8 +130,10 @@ def private_inline(sent: SentMessage) -> Judgement | None:
 
     Wrong: the same, and a Send of 3000 bytes.
     """
-    if sent.header.version == 2 or ruled_by_reply_chunk(sent) or not settled(sent):
+    if sent.header.version == 2 or ruled_by_reply_chunk(sent):
         return None
+    if not settled(sent):
+        return undecidable(UNKNOWN) if sent.length > DEFAULT_INLINE else None
     mine, theirs = (sent.conversation.private_data(end) for end in (sent.sender, 1 - sent.sender))
     if mine is None and theirs is None:
         return None
@@ -153,9 +157,11 @@ def reply_uses_reply_chunk(sent: SentMessage) -> Judgement | None:
 
     Wrong: RDMA_MSG of 6,000 bytes where 4,096 fit.
     """
-    if not ruled_by_reply_chunk(sent) or sent.header.problem:
-        return None
     limit, why = threshold(sent)
+    if not ruled_by_reply_chunk(sent) or sent.header.problem:
+        call = sent.rpc.call if sent.rpc is not None else None
+        hidden = call is None or call.header.truncated or (sent.header.truncated and ruled_by_reply_chunk(sent))
+        return undecidable(CHUNK_UNKNOWN) if hidden and sent.length > (limit or DEFAULT_INLINE) else None
     if limit is None:
         return PASSED if sent.length <= DEFAULT_INLINE else undecidable(why)
     judge = compare_second if sent.header.version == 2 else compare

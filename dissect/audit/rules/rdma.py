@@ -27,10 +27,10 @@ def transfer_model(movement: RdmaOperation) -> Judgement | None:
 
     Wrong: the client writes them into the server's memory.
     """
-    if movement.operation.initiator == 1 or movement.general:
-        return PASSED
     if not movement.start_known and (movement.calls_truncated or not movement.callers[0]):
         return undecidable("which end is the server is not known")
+    if movement.operation.initiator == 1 or movement.general:
+        return PASSED
     conversation = movement.conversation
     settled, asked = conversation.negotiation.settled, conversation.negotiation.requested
     if settled == 2 or (not settled and asked is not None and asked.version == 2):
@@ -41,6 +41,20 @@ def transfer_model(movement: RdmaOperation) -> Judgement | None:
     return violation(
         f"an {movement.name} of {movement.operation.length} bytes by the requester", "by the responder alone"
     )
+
+
+def _unseen(movement: RdmaOperation) -> str:
+    """Why an operation outside what calls advertised may be inside what another one did; '' where it cannot."""
+    begun = max(end.private_data_frame for end in movement.connection.endpoints)
+    if not movement.start_known or movement.operation.first_frame < begun:
+        return "the connection began before the capture did"
+    if not movement.operation.start_known:
+        return "its first packet, which says where it goes, is not before the others in the capture"
+    if reason := movement.missed(1 - movement.operation.initiator):
+        return reason
+    if movement.calls_truncated:
+        return "the chunk lists of a call are truncated in the capture"
+    return "the chunk lists of an open call cannot be decoded" if movement.calls_unread else ""
 
 
 @rule("V1-RDMA-OUTSIDE", "RDMA stays inside memory that was advertised", MUST,
@@ -57,17 +71,8 @@ def rdma_outside(movement: RdmaOperation) -> Judgement | None:
     """
     if movement.place != "outside":
         return PASSED
-    begun = max(end.private_data_frame for end in movement.connection.endpoints)
-    if not movement.start_known or movement.operation.first_frame < begun:
-        return undecidable("the connection began before the capture did")
-    if not movement.operation.start_known:
-        return undecidable("its first packet, which says where it goes, is not before the others in the capture")
-    if reason := movement.missed(1 - movement.operation.initiator):
+    if reason := _unseen(movement):
         return undecidable(reason)
-    if movement.calls_truncated:
-        return undecidable("the chunk lists of a call are truncated in the capture")
-    if movement.calls_unread:
-        return undecidable("the chunk lists of an open call cannot be decoded")
     operation = movement.operation
     near = f"; {movement.near}" if movement.near else ""
     return violation(
@@ -89,15 +94,18 @@ def rdma_after_reply(movement: RdmaOperation) -> Judgement | None:
 
     Wrong: reply, Read.
     """
+    rpc, operation = movement.rpc, movement.operation
     if movement.place == "inside":
-        return PASSED
+        return undecidable(movement.unseen_reply) if movement.unseen_reply else PASSED
+    if movement.place == "outside" and (reason := _unseen(movement)):
+        return undecidable(reason)
     if movement.place != "late" or movement.delivers:
         return None
     if reason := movement.missed(1 - movement.operation.initiator):
         return undecidable(reason)
     if movement.calls_truncated:
         return undecidable("the chunk lists of a call are truncated in the capture")
-    reply = movement.rpc.reply if movement.rpc is not None else None
+    reply = rpc.reply if rpc is not None else None
     frames = (reply.frame,) if reply is not None else ()
-    return violation(f"an {movement.name} of {movement.operation.length} bytes behind the reply", "before the reply",
-                     *frames, movement.operation.first_frame)  # fmt: skip
+    return violation(f"an {movement.name} of {operation.length} bytes behind the reply", "before the reply",
+                     *frames, operation.first_frame)  # fmt: skip

@@ -7,18 +7,16 @@ from itertools import pairwise
 from ...layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
 from ..events import PERSISTENT, PREDICTABLE, SentMessage
 from ..rule import CALL, CHUNKS, PASSED, READS, REPLY, Judgement, Level, rule, undecidable, violation
-from ..transaction import CALL_NOT_WHOLE, Transaction
+from ..transaction import CALL_NOT_WHOLE, HandleStep, Transaction
 
 MUST, SHOULD, STATED = Level.MUST, Level.SHOULD, Level.STATED
 
 
 def _reads(sent: SentMessage) -> Judgement | None:
     """Whether the Read list of a call can be judged; PASSED where it can."""
-    if not sent.is_call or not sent.header.reads:
-        return None
     if sent.header.problem:
         return undecidable(sent.unread) if sent.unread else None
-    return PASSED
+    return PASSED if sent.is_call and sent.header.reads else None
 
 
 @rule("V1-READ-POSITION-ALIGN", "A Read segment's Position is a multiple of four", MUST,
@@ -108,7 +106,7 @@ def long_call_position(transaction: Transaction) -> Judgement | None:
     Wrong: RDMA_NOMSG, one Read chunk at Position 148.
     """
     call = transaction.rpc.call
-    if call is None or call.header.procedure != RDMA_NOMSG:
+    if call is None or call.header.procedure not in (None, RDMA_NOMSG):
         return None
     if call.header.problem:
         return undecidable(transaction.unread) if transaction.unread else None
@@ -135,13 +133,21 @@ def read_in_reply(sent: SentMessage) -> Judgement | None:
     Wrong: READ data offered in a Read chunk.
     """
     header = sent.header
-    if sent.is_call is not False or header.procedure not in (RDMA_MSG, RDMA_NOMSG):
+    if header.procedure not in (None, RDMA_MSG, RDMA_NOMSG):
         return None
-    if header.reads:
+    if header.reads and sent.is_call is False:
         return violation(f"a Read list of {len(header.reads)} chunks", "an empty one")
     if header.problem:
         return undecidable(sent.unread) if sent.unread else None
     return PASSED
+
+
+def _chunks_known(transaction: Transaction) -> Judgement | None:
+    """Handles that break no rule: whether they are all that the call advertised."""
+    call = transaction.rpc.call
+    if call is not None and call.header.truncated:
+        return undecidable(transaction.unread)
+    return None if transaction.persistent is None else PASSED
 
 
 @rule("V1-HANDLE-PERSISTENT", "Handles are not advertised across many calls", SHOULD,
@@ -156,11 +162,9 @@ def handle_persistent(transaction: Transaction) -> Judgement | None:
 
     Wrong: one handle for a buffer that every call uses.
     """
-    if transaction.persistent is None:
-        return None
-    handle, run = transaction.persistent
+    handle, run = transaction.persistent or (0, 0)
     if run < PERSISTENT:
-        return PASSED
+        return _chunks_known(transaction)
     return violation(f"call {run} in a row that advertises handle 0x{handle:08x}", "a fresh handle for each call",
                      transaction.frames[0])  # fmt: skip
 
@@ -178,11 +182,9 @@ def handle_predictable(transaction: Transaction) -> Judgement | None:
 
     Wrong: handles 0x100, 0x201, 0x302 and so on; or 0x5d21, 0x1107, 0x5d22, 0x1108, 0x5d23 and so on.
     """
-    if transaction.handle_step is None:
-        return None
-    step, run, before, by_index = transaction.handle_step
+    step, run, before, by_index = transaction.handle_step or HandleStep(0, 0, 0, False)
     if run < PREDICTABLE:
-        return PASSED
+        return _chunks_known(transaction)
     if before >= PREDICTABLE:
         return None  # reported already
     of = " of its index" if by_index else ""

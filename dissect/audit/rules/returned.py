@@ -33,13 +33,13 @@ def _pairs(transaction: Transaction) -> list[tuple[str, ChunkUse, tuple[tuple[in
 def _returned(transaction: Transaction) -> Judgement | None:
     """Whether what the reply returned can be judged; PASSED where it can."""
     rpc = transaction.rpc
-    if rpc.reply is None or rpc.reply.header.procedure not in (RDMA_MSG, RDMA_NOMSG):
+    if rpc.reply is None or rpc.reply.header.procedure not in (None, RDMA_MSG, RDMA_NOMSG):
         return None
     if rpc.call is None:
         header = rpc.reply.header
         return undecidable(transaction.unread) if header.writes or header.reply else None
-    given = transaction.writes or transaction.reply_chunk is not None
-    if not given and not rpc.reply.header.writes and not rpc.reply.header.reply:
+    given = transaction.writes or transaction.reply_chunk is not None or rpc.call.header.truncated
+    if not given and not rpc.reply.header.writes and not rpc.reply.header.reply and not rpc.reply.header.truncated:
         return None
     if transaction.unread:
         return undecidable(transaction.unread)
@@ -58,7 +58,7 @@ def reply_chunk_missing(transaction: Transaction) -> Judgement | None:
     Wrong: a GETATTR call without chunks, RDMA_NOMSG.
     """
     rpc = transaction.rpc
-    if rpc.reply is None or rpc.reply.header.procedure != RDMA_NOMSG:
+    if rpc.reply is None or rpc.reply.header.procedure not in (None, RDMA_NOMSG):
         return None
     if transaction.unread:
         return undecidable(transaction.unread)
@@ -79,11 +79,11 @@ def reply_chunk_size(transaction: Transaction) -> Judgement | None:
 
     Wrong: READDIR for 65,536 bytes, a Reply chunk of 4,096.
     """
-    chunk = transaction.reply_chunk
+    chunk, call = transaction.reply_chunk, transaction.rpc.call
+    if call is not None and call.header.problem:
+        return undecidable(transaction.unread) if transaction.unread else None
     if chunk is None:
         return None
-    if transaction.rpc.call is not None and transaction.rpc.call.header.problem:
-        return undecidable(transaction.unread) if transaction.unread else None
     if chunk.returned is not None and chunk.returned > chunk.advertised:
         return violation(f"a reply of {chunk.returned:,} bytes", f"a Reply chunk for it; it has {chunk.advertised:,}",
                          *transaction.frames)  # fmt: skip
@@ -117,7 +117,7 @@ def reply_chunk_provided(transaction: Transaction) -> Judgement | None:
     """
     call = transaction.rpc.call
     if call is None or call.header.problem:
-        return None
+        return undecidable(transaction.unread) if call is not None and call.header.truncated else None
     wanted = transaction.asked_bytes
     if wanted is None:
         unknown = "" if transaction.reply_chunk is not None else transaction.asked_unknown
@@ -308,13 +308,14 @@ def write_unused(transaction: Transaction) -> Judgement | None:
     for number, chunk in enumerate(transaction.writes):
         if chunk.returned is None:
             continue
-        if results is None or not results.complete:
+        failed = transaction.rpc.version in (2, 3) and bool(transaction.nfs_status)
+        if not failed and (results is None or not results.complete):
             written = any(transaction.written(use) for use in chunk.segments)
-            if chunk.returned and not written and not transaction.unwritten:
-                judged = judged or undecidable(RESULT_UNKNOWN)
-            elif not chunk.returned:
+            if not chunk.returned:
                 judged = judged or PASSED
-        elif number >= len(results.items):
+            elif transaction.nfs_status != 0 or not (written or transaction.unwritten):
+                judged = judged or undecidable(RESULT_UNKNOWN)
+        elif failed or results is None or number >= len(results.items):
             if chunk.returned:
                 claimed = f"Write chunk {number + 1} returned {chunk.returned} bytes"
                 return violation(f"{claimed}, and the reply has no result for it", "0", *transaction.frames)
@@ -362,6 +363,8 @@ def write_length_true(transaction: Transaction) -> Judgement | None:
         number = transaction.writes.index(chunk) if chunk.kind == "write" else -1
         unused = not any(written) or not chunk.returned  # which may have been written to all the same (4.4.6.2)
         if unused and (_unclaimed(transaction, number) or not (any(written) or chunk.returned)):
+            if missing := transaction.unseen_writes:
+                judged = judged or undecidable(missing)
             continue
         if not chunk.returned and number >= 0 and not _claimed(transaction, number):
             judged = judged or undecidable(RESULT_UNKNOWN)
@@ -413,6 +416,8 @@ def write_no_pad(transaction: Transaction) -> Judgement | None:
                 return undecidable(transaction.unwritten)
             seen = f"Write chunk {number + 1}: {written} bytes written and {chunk.returned} returned"
             return violation(f"{seen} for an item of {count}", f"{count} written", *transaction.frames)
+        if transaction.results is None:
+            missing = RESULT_UNKNOWN
         judged = PASSED
     return undecidable(missing) if missing else judged
 
@@ -440,6 +445,9 @@ def write_before_reply(transaction: Transaction) -> Judgement | None:
     rpc = transaction.rpc
     if rpc.reply is None or rpc.reply.header.procedure == RDMA_ERROR:
         return None
+    header = rpc.reply.header
+    if rpc.call is None or rpc.call.header.truncated or header.truncated:
+        return undecidable(transaction.unread) if header.writes or header.reply or header.truncated else None
     if not any(chunk.returned for chunk in rpc.chunks if chunk.kind != "read"):
         return None
     late = [operation for operation in transaction.late if delivers(rpc, operation)]

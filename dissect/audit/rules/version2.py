@@ -52,6 +52,7 @@ from ..rule import (
     Level,
     beheaded,
     gaps,
+    gaps_between,
     rule,
     undecidable,
     violation,
@@ -124,7 +125,12 @@ def unknown(refusable: RefusableMessage) -> Judgement | None:
     Wrong: ROPT_INITXCH with characteristic 9, RDMA2_ERR_BAD_HEADER.
     """
     option, answer = refusable.option, refusable.answer
-    if option is None or not option.decodes or all(value.kind is not None for value in option.values):
+    if option is None:
+        return None
+    refused = answer is not None and answer.header.error in (None, ERR_CHUNK, ERR_INVAL_OPTION)
+    if option.truncated and refused and not isinstance(option.content, UnknownOption):
+        return undecidable(option.truncated)
+    if not option.decodes or all(value.kind is not None for value in option.values):
         return None  # XC-BOUNDS, XC-TYPE
     number = refusable.message.header.option
     if answer is not None and answer.header.procedure == RDMA_ERROR:
@@ -169,7 +175,7 @@ def experimental(option: SentOption) -> Judgement | None:
     Wrong: identifier 4294967040 between implementations of different makers.
     """
     if not option.values:
-        return None
+        return undecidable(option.truncated) if option.truncated else None
     experimental = [value.which for value in option.values if value.experimental]
     if not experimental:
         return PASSED
@@ -356,11 +362,12 @@ def support(refusable: RefusableMessage) -> Judgement | None:
     if refusable.option is None or needs is None or refusable.option.content.problem:
         return None
     shown = [need for need in needs if need in refusable.sent]
+    refused = answer is not None and answer.header.procedure == RDMA_ERROR and answer.header.error == ERR_INVAL_OPTION
     if not shown:
-        return None
-    if answer is not None and answer.header.procedure == RDMA_ERROR and answer.header.error == ERR_INVAL_OPTION:
-        return violation(f"{option_name(number)} refused by an end that sends {option_name(shown[0])}",
-                         "no refusal")  # fmt: skip
+        missing = gaps(refusable.connection, 1 - refusable.sender) if refused else ""
+        return undecidable(missing) if missing else None
+    if refused:
+        return violation(f"{option_name(number)} refused by an end that sends {option_name(shown[0])}", "no refusal")
     if answer is None and (reason := refusable.missed(1 - refusable.sender)):
         return undecidable(reason)
     return PASSED
@@ -431,7 +438,7 @@ def receive_buffer_shrink(option: SentOption) -> Judgement | None:
         return None
     now, frame = option.content.now, option.message.frame
     if now is None or now.which != XCHAR_RBSIZ or now.value is None:
-        return None
+        return undecidable(option.truncated) if option.truncated and (now is None or now.which == XCHAR_RBSIZ) else None
     before, _, source = option.conversation.in_force(XCHAR_RBSIZ, option.sender, frame)
     if before is None:
         return undecidable(source)
@@ -474,8 +481,12 @@ def receive_buffer_requested(sent: SentMessage) -> Judgement | None:
         if wish.value < before:
             wishes.append((wish.value, request.frame))
     limit, _, source = sent.limit
-    if not wishes or (limit is not None and sent.length > limit):
+    if limit is not None and sent.length > limit:
         return None
+    if not wishes:
+        least = CHARACTERISTICS[XCHAR_RBSIZ].default
+        missing = gaps_between(sent.connection, sent.sender, 0, frame) if sent.length > least else ""
+        return undecidable(missing) if missing else None
     size, asked = min(wishes)
     return compare_second(sent, size, f"asked for in frame {asked}")
 
@@ -501,7 +512,7 @@ def receive_4096(option: SentOption) -> Judgement | None:
         return None
     sizes = [value.value for value in values if value.which == XCHAR_RBSIZ and value.value is not None]
     if not sizes:
-        return None
+        return undecidable(option.truncated) if option.truncated else None
     least = CHARACTERISTICS[XCHAR_RBSIZ].default
     small = [size for size in sizes if size < least]
     return violation(f"a Receive Buffer Size of {small[0]}", f"at least {least}") if small else PASSED
@@ -522,7 +533,7 @@ def backward_required(option: SentOption) -> Judgement | None:
         return None
     levels = [value.value for value in option.values if value.which == XCHAR_BRS and value.value is not None]
     if not levels:
-        return None
+        return undecidable(option.truncated) if option.truncated else None
     if BKREQSUP_NONE not in levels:
         return PASSED
     return violation("Backward Request Support BKREQSUP_NONE, which xcharext-02, 3.3, defines",
@@ -602,7 +613,7 @@ def procedure(sent: SentMessage) -> Judgement | None:
     Wrong: rdma_proc 3, RDMA_DONE, in a message of version 2.
     """
     if sent.header.procedure is None:
-        return None
+        return undecidable(sent.unread) if sent.unread else None
     if sent.header.procedure in PROCEDURE_NAMES_2:
         return PASSED
     return violation(
