@@ -64,7 +64,7 @@ def read_batches(feed: Feed, header: PcapHeader, limits: Limits) -> Iterator[Fra
         captured = heads["captured"].astype(np.int64)
         impossible = places(captured > largest)
         whole = int(impossible[0]) if len(impossible) else len(starts) - (behind > len(feed.data))
-        if (zeros := _zero_records(heads[:whole])) is not None:
+        if (zeros := _zero_records(heads[:whole], captured[:whole])) is not None:
             whole = zeros
         if whole:
             rows = _rows(heads[:whole], starts[:whole], captured[:whole], header)
@@ -85,9 +85,9 @@ def read_batches(feed: Feed, header: PcapHeader, limits: Limits) -> Iterator[Fra
             return
 
 
-def _zero_records(heads: Rows) -> int | None:
+def _zero_records(heads: Rows, captured: Int64s) -> int | None:
     """The first of too many records in a row that are all zeros."""
-    if len(heads) < MAX_ZERO_RECORDS:
+    if len(heads) - np.count_nonzero(captured) < MAX_ZERO_RECORDS:
         return None
     words = heads.view("u8")
     others = places(words[::2] | words[1::2])

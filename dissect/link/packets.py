@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..arrays import Bytes, Int64s, Rows, places, take
+from ..arrays import Bytes, Int64s, Rows, places, some, take
 from ..frames import FrameBatch
 from ..layers import opcodes
 from ..layers.columns import Extractor, compiled
@@ -113,6 +113,8 @@ def skipped_words(kind: str) -> str:
     return f"{kind}, not {'decoded' if kind.startswith(_PERHAPS_RDMA) else 'RDMA'}"
 
 
+_BTH_FIELDS = "opcode", "se", "m", "padcnt", "fecn", "becn", "dest_qp", "a", "psn"
+
 # Header -> {its field: the PACKET column}.
 _COLUMNS = {
     "RETH": {"va": "va", "r_key": "r_key", "dma_len": "dma_length"},
@@ -142,7 +144,7 @@ def decode(batch: FrameBatch, located: Located) -> PacketBatch:
         source, destination, port, ecn = source[whole], destination[whole], port[whole], ecn[whole]
         transport = transport[whole]
 
-    head = compiled("BTH")(data, bth)
+    head = compiled("BTH")(data, bth, _BTH_FIELDS)
     opcode = head["opcode"]
     headers = opcodes.BTH_BYTES + opcodes.EXTENDED_BYTES[opcode]
 
@@ -165,8 +167,10 @@ def decode(batch: FrameBatch, located: Located) -> PacketBatch:
         | head["fecn"] * FLAG_FECN
         | head["m"] * FLAG_MIGRATION
     )
+    opcodes_used = places(np.bincount(opcode))
     for header, columns in _COLUMNS.items():
-        _fill(rows, data, bth, available, opcodes.OFFSET[header][opcode], compiled(header), columns)
+        if some(opcodes.OFFSET[header][opcodes_used]):
+            _fill(rows, data, bth, available, opcodes.OFFSET[header][opcode], compiled(header), columns)
     return PacketBatch(data, rows, skipped, batch)
 
 

@@ -6,11 +6,12 @@ All multi-byte header fields are big-endian.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Bytes, Int64s, Rows, gather, gathered, places, some, take
+from ..arrays import Bytes, Int64s, Rows, gather, gathered, places, some, stretches, take
 from ..frames import FrameBatch
 from .addresses import AddressTable
 from .numbers import TCP, UDP
@@ -195,27 +196,30 @@ def _payload_sums(data: Bytes, starts: Int64s, ends: Int64s) -> Int64s:
     """
     words: Rows = data[: len(data) // 8 * 8].view("<u8")
     rest = np.uint64(int.from_bytes(data[len(words) * 8 :].tobytes(), "little"))
+    order = starts.argsort(kind="stable")
+    starts, ends = starts[order], ends[order]
     first, last = starts // 8, (ends - 1) // 8
     front = _ALL_ONES << (starts % 8 * 8).astype(np.uint64)
     back = _ALL_ONES >> ((7 - (ends - 1) % 8) * 8).astype(np.uint64)
     begin, end = (np.where(at < len(words), words.take(at, mode="clip"), rest) for at in (first, last))
     totals = np.where(first == last, begin & front & back, begin & front) % MODULUS
     totals += np.where(first == last, 0, end & back) % MODULUS
-    order = starts.argsort(kind="stable")
-    part = first[order] // TOGETHER
-    for mine in np.split(order, places(part[1:] != part[:-1]) + 1):
-        low, high = int(first[mine].min()) + 1, int(last[mine].max())
-        if low >= high:
+    within, bounds = np.zeros_like(totals), np.stack((first + 1, last), axis=1)
+    part = first // TOGETHER
+    for low, high in pairwise([*stretches(part).tolist(), len(part)]):
+        origin, until = int(first[low]) + 1, int(last[low:high].max())
+        if origin >= until:
             continue
-        bounds = np.stack((first[mine] + 1, last[mine]), axis=1) - low
         # One more than any range has, so that none ends behind the last.
-        inner = words[low : high + 1] if high < len(words) else np.append(words[low:high], rest)
-        at = np.minimum(np.maximum(bounds, 0), high - low).ravel()
+        inner = words[origin : until + 1] if until < len(words) else np.append(words[origin:until], rest)
+        at = np.minimum(np.maximum(bounds[low:high] - origin, 0), until - origin).ravel()
         # Both halves of words, of which the sums do not overflow; those of the words may.
         upper = np.add.reduceat(inner >> _HALF, at)[::2]
         lower = np.add.reduceat(inner, at)[::2] - (upper << _HALF)
-        totals[mine] += np.where(bounds[:, 0] < bounds[:, 1], upper % MODULUS + lower % MODULUS, 0)
-    weighted: Int64s = totals.astype(np.int64) * np.where(starts % 2 == 0, 256, 1) % MODULUS
+        within[low:high] = upper % MODULUS + lower % MODULUS
+    totals += np.where(first + 1 < last, within, 0)
+    weighted: Int64s = np.empty(len(order), np.int64)
+    weighted[order] = totals.astype(np.int64) * np.where(starts % 2 == 0, 256, 1) % MODULUS
     return weighted
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..arrays import Bytes, Int64s, Rows, some, take
+from ..arrays import Bytes, Int64s, Rows, gather, some, take
 from ..frames import FrameBatch
 from ..layers.transports import NATIVE, ROCEV1
 from .addresses import AddressTable
@@ -140,11 +140,8 @@ def u16(data: Bytes, at: Int64s, end: Int64s) -> Int64s:
 
 
 def wide(data: Bytes, at: Int64s, size: int) -> NDArray[np.uint64]:
-    """Integers of a few bytes, all of which are inside the data."""
-    value = np.zeros(len(at), np.uint64)
-    for i in range(size):
-        value = value << np.uint64(8) | data[at + i]
-    return value
+    """Integers of two, four or eight bytes, all of which are inside the data."""
+    return gather(data, at, f">u{size}").astype(np.uint64)
 
 
 ERF_HEADER = 16
@@ -516,8 +513,9 @@ def fill_addresses(data: Bytes, walk: Rows, addresses: AddressTable, located: Ro
     ip = walk["ip"]
     four = walk["version"] == 4
     if four.any():
-        located["source"][four] = addresses.ipv4_ids(wide(data, ip[four] + 12, 4).astype(np.uint32))
-        located["destination"][four] = addresses.ipv4_ids(wide(data, ip[four] + 16, 4).astype(np.uint32))
+        both = wide(data, ip[four] + 12, 8)
+        located["source"][four] = addresses.ipv4_ids((both >> np.uint64(32)).astype(np.uint32))
+        located["destination"][four] = addresses.ipv4_ids(both.astype(np.uint32))
     if not four.all():
         six = ip[~four]
         located["source"][~four] = addresses.ids(wide(data, six + 8, 8), wide(data, six + 16, 8))

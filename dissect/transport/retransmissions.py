@@ -562,15 +562,16 @@ class Silences:
         """It sent these packets."""
         first, before, self._last = times.item(0), self._last, times.item(-1)
         if first - before >= SILENCE:
-            self._add(int(frames[0]), before)
+            self._add([frames.item(0)], [before])
         if self._last - first >= SILENCE:
-            for at in places(times[1:] - times[:-1] >= SILENCE)[-MAX_SILENCES:].tolist():
-                self._add(int(frames[at + 1]), int(times[at]))
+            pauses = places(times[1:] - times[:-1] >= SILENCE)[-MAX_SILENCES:]
+            self._add(frames[pauses + 1].tolist(), times[pauses].tolist())
 
-    def _add(self, frame: int, before: int) -> None:
-        if self._known is None:
+    def _add(self, frames: list[int], before: list[int]) -> None:
+        if self._known is None and frames:
             self._known = deque(maxlen=MAX_SILENCES)
-        self._known.append((frame, before))
+        if self._known is not None:
+            self._known.extend(zip(frames, before, strict=True))
 
     def before(self, frame: int) -> int | None:
         """When it had sent its last packet before a pause that the packet in ``frame`` ended, 0 for none at all; None
