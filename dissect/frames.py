@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -43,31 +44,55 @@ class Frame(NamedTuple):
 
 
 SET_BACK = 1_000_000_000
-"""Nanoseconds between a frame and an earlier one behind it, where the clock was set back or a capture appended."""
+"""Nanoseconds between a frame and an earlier one behind it, where the clock was set back, a capture appended, or frames
+of several interfaces come in bunches."""
+MAX_PARTS = 1024
+"""Of a capture, beyond which what is behind counts to the last one."""
 
 
 class Clock(NamedTuple):
-    """What the times of frames come to, in the order of the frames."""
+    """When a capture ends, by its clock as it is from each of its frames on."""
 
     first: int
-    """Nanoseconds, as all."""
+    """Nanoseconds, as all times: of the first frame."""
     last: int
-    latest: int
-    """Since the clock was last set back."""
-    set_back: bool
+    """Of the last frame."""
+    frames: tuple[int, ...]
+    """Numbers of the frames with which parts begin that end at different times, ascending."""
+    ends: tuple[int, ...]
+    """The latest time in each and behind it, descending."""
 
     @classmethod
-    def of(cls, times: Int64s) -> Clock:
-        latest = int(times.max())
-        if latest - int(times.min()) < SET_BACK or not len(steps := places(np.diff(times) <= -SET_BACK)):
-            return cls(int(times[0]), int(times[-1]), latest, False)
-        return cls(int(times[0]), int(times[-1]), int(times[steps[-1] + 1 :].max()), True)
+    def of(cls, frames: Int64s, times: Int64s) -> Clock:
+        first, last, latest = int(times[0]), int(times[-1]), int(times.max())
+        if latest - int(times.min()) < SET_BACK:
+            return cls(first, last, (int(frames[0]),), (latest,))
+        edges = np.append(0, places(np.diff(times) <= -SET_BACK) + 1)
+        clock = cls(first, last, (), ())
+        return clock._behind(frames[edges].tolist(), np.maximum.reduceat(times, edges).tolist())
 
     def then(self, later: Clock) -> Clock:
         """Frames and those behind them."""
-        again = later.set_back or later.first - self.last <= -SET_BACK
-        latest = later.latest if again else max(self.latest, later.latest)
-        return Clock(self.first, later.last, latest, self.set_back or again)
+        frames, ends = [*later.frames], [*later.ends]
+        if later.first - self.last > -SET_BACK:
+            frames[0] = self.frames[-1]
+            ends[0] = max(ends[0], self.ends[-1])
+        return self._behind(frames, ends)._replace(last=later.last)
+
+    def _behind(self, frames: Sequence[int], ends: Sequence[int]) -> Clock:
+        """With parts that begin with these frames behind it."""
+        all_frames, all_ends = [*self.frames], [*self.ends]
+        for frame, end in zip(frames, ends, strict=True):
+            begin = frame
+            while all_ends and (all_ends[-1] <= end or len(all_ends) == MAX_PARTS):
+                begin, end = all_frames.pop(), max(end, all_ends.pop())
+            all_frames.append(begin)
+            all_ends.append(end)
+        return self._replace(frames=(*all_frames,), ends=(*all_ends,))
+
+    def end(self, frame: int) -> int:
+        """The latest time of a frame and of those behind it."""
+        return self.ends[max(0, bisect_right(self.frames, frame) - 1)]
 
 
 class Place(NamedTuple):

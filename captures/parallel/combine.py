@@ -550,7 +550,7 @@ class MergedAnalyzer(Analyzer):
                 problem._replace(connection=nouns.connection(problem.connection)) for problem in ending.undecoded
             ]
             unplaced |= {nouns.connection(number): count for number, count in ending.unplaced.items()}
-        note_outstanding(table.objects, self.connections, self.end_time)
+        note_outstanding(table.objects, self.connections, self.end_of)
         for ending in endings:
             self.skipped.update(ending.skipped)
         self.skipped = Counter({kind: count for kind, count in self.skipped.items() if count > 0})

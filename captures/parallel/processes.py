@@ -600,10 +600,10 @@ def _interrupted_by(stop: Callable[[], None]) -> Iterator[None]:
 
 
 def _counts(position: int, batch: FrameBatch, addresses: tuple[int, list[bytes]]) -> FrameCounts:
-    rows = batch.rows
-    times = rows["time"]
+    rows, times = batch.rows, batch.rows["time"]
+    clock = Clock.of(rows["number"], times)
     truncated = int(np.count_nonzero(rows["captured"] < rows["original"]))
-    return FrameCounts(position, len(batch), truncated, int(times.min()), int(times.max()), Clock.of(times), *addresses)
+    return FrameCounts(position, len(batch), truncated, int(times.min()), int(times.max()), clock, *addresses)
 
 
 def _outbox(descriptor: int) -> Outbox[Parts]:

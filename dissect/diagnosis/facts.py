@@ -13,6 +13,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from ..frames import Clock
 from ..link.walk import FIRST_FRAGMENT, IP_FRAGMENT
 from ..measure.statistics import (
     EXACT as EXACT_LATENCIES,
@@ -131,14 +132,19 @@ class Silence(NamedTuple):
     """0 the client, 1 the server."""
     since: int
     """Nanoseconds since the epoch: when it was last seen, on any connection."""
+    until: int
+    """When the capture ended."""
     connections: tuple[int, ...]
     """On which it was sent something since then that it did not acknowledge."""
 
 
 def silences(
-    conversations: Iterable[Conversation], healths: Mapping[int, TransportHealth], last_time: int
+    conversations: Iterable[Conversation], healths: Mapping[int, TransportHealth], end_of: Callable[[int], int]
 ) -> list[Silence]:
-    """``last_time``: nanoseconds, the end of the capture.  An idle host is not silent: no host waits for it."""
+    """``end_of``: when the capture ended, in nanoseconds, by its clock as it is from the frame of a number on.
+
+    An idle host is not silent: no host waits for it.
+    """
     known = [
         (conversation.connection, healths[conversation.connection.number])
         for conversation in conversations
@@ -152,15 +158,16 @@ def silences(
         for end, host in enumerate(connection.endpoints):
             spoke = max(health.directions[end].last_time, answered if end else 0)
             seen[host.address] = max(seen.get(host.address, 0), spoke)
-    waiting: dict[tuple[str, int], list[int]] = defaultdict(list)
+    waiting: dict[tuple[str, int], dict[int, int]] = defaultdict(dict)
     for connection, health in known:
         for end, host in enumerate(connection.endpoints):
             peer, since = health.directions[1 - end], seen[host.address]
             if not since or peer.waiting_since is None or peer.last_time <= since:
                 continue
-            if last_time - max(peer.waiting_since, since) >= LEAST:
-                waiting[host.address, end].append(connection.number)
-    return [Silence(*host, seen[host[0]], tuple(numbers)) for host, numbers in waiting.items()]
+            until = end_of(connection.last_frame)
+            if until - max(peer.waiting_since, since) >= LEAST:
+                waiting[host.address, end][connection.number] = until
+    return [Silence(*host, seen[host[0]], max(ends.values()), tuple(ends)) for host, ends in waiting.items()]
 
 
 class Gathered:
@@ -202,7 +209,8 @@ class Gathered:
             analyzer.conversations,
             {connection.number: analyzer.health(connection.number) for connection in analyzer.connections},
             analyzer.earliest_time or 0,
-            analyzer.end_time,
+            analyzer.last_time or 0,
+            analyzer.clock,
             analyzer.frames,
             analyzer.truncated_frames,
             damage,
@@ -234,6 +242,8 @@ class Facts:
     first_time: int = 0
     """Nanoseconds since the epoch."""
     last_time: int = 0
+    clock: Clock | None = None
+    """None: it was never set back."""
     frames: int = 0
     truncated_frames: int = 0
     damage: str = ""
@@ -311,10 +321,14 @@ class Facts:
     def by_number(self) -> dict[int, Conversation]:
         return {conversation.connection.number: conversation for conversation in self.conversations}
 
+    def end_of(self, frame: int) -> int:
+        """Nanoseconds: when the capture ended, by its clock as it is from a frame on."""
+        return self.last_time if self.clock is None else self.clock.end(frame)
+
     @cached_property
     def silences(self) -> list[Silence]:
         """Hosts that fell silent."""
-        return silences(self.conversations, self.healths, self.last_time)
+        return silences(self.conversations, self.healths, self.end_of)
 
     def in_vain(self, number: int, retransmission: Retransmission) -> bool:
         """Whether it went to a host that had fallen silent."""

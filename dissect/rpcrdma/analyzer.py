@@ -251,10 +251,9 @@ class Analyzer:
         link = self._observer.links.get(number)
         return sum(queue.rnr_count for queue in link.health.retransmissions) if link is not None else 0
 
-    @property
-    def end_time(self) -> int:
-        """Nanoseconds: when the capture ended, by its clock as it was set then."""
-        return self.clock.latest if self.clock is not None else self.last_time or 0
+    def end_of(self, frame: int) -> int:
+        """Nanoseconds: when the capture ended, by its clock as it is from a frame on."""
+        return self.clock.end(frame) if self.clock is not None else self.last_time or 0
 
     def feed(self, batch: FrameBatch) -> list[Rpc]:
         """Take a batch, give the Rpcs that ended in it."""
@@ -267,7 +266,7 @@ class Analyzer:
         self.frames += len(batch)
         self.truncated_frames += int(np.count_nonzero(batch.rows["captured"] < batch.rows["original"]))
         times = batch.rows["time"]
-        clock, low, high = Clock.of(times), int(times.min()), int(times.max())
+        clock, low, high = Clock.of(batch.rows["number"], times), int(times.min()), int(times.max())
         if self.first_time is None or self.earliest_time is None or self.last_time is None:
             self.first_time, self.earliest_time, self.last_time = low, low, high
         # A capture of several interfaces may have their frames one behind the other.
@@ -456,7 +455,7 @@ class Analyzer:
             ended.setdefault(rpc.connection.number, []).append(rpc)
         for number, rpcs in ended.items():
             charge_objects(rpcs, rpcs[0].connection, health(number))
-        note_outstanding(done, self.connections, self.end_time)
+        note_outstanding(done, self.connections, self.end_of)
         if rows is not None:
             charge_rows(rows, health)
         if not self.options.contents:

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from ..transport.connection import Connection
 from .rpcs import EVENTS_LOST, REPLY_NOT_SEEN, Rpc
 from .xid_reuse import NOT_EXPECTED, XID_USED_AGAIN
 
 
-def note_outstanding(rpcs: Iterable[Rpc], connections: Sequence[Connection], last_time: int) -> None:
-    """Set ``Rpc.outstanding`` of those without a reply; ``last_time``: of the capture so far, in nanoseconds."""
+def note_outstanding(rpcs: Iterable[Rpc], connections: Sequence[Connection], end_of: Callable[[int], int]) -> None:
+    """Set ``Rpc.outstanding`` of those without a reply.
+
+    ``end_of``: when the capture ended, in nanoseconds, by its clock as it is from the frame of a number on.
+    """
     unanswered = [rpc for rpc in rpcs if not reply_may_be_missing(rpc)]
     if not unanswered:
         return
-    ends = ConnectionEnds(connections, last_time)
+    ends = ConnectionEnds(connections)
     for rpc in unanswered:
         assert rpc.call is not None
-        rpc.outstanding = max(0, ends.of(rpc.connection) - rpc.call.operation.first_time)
+        rpc.outstanding = max(0, ends.of(rpc.connection, end_of(rpc.call_frame)) - rpc.call.operation.first_time)
 
 
 def reply_may_be_missing(rpc: Rpc) -> bool:
@@ -39,20 +42,19 @@ def reply_may_be_missing(rpc: Rpc) -> bool:
 class ConnectionEnds:
     """When connections ended, in nanoseconds."""
 
-    def __init__(self, connections: Sequence[Connection], last_time: int) -> None:
-        self._last_time = last_time
+    def __init__(self, connections: Sequence[Connection]) -> None:
         self._begun: dict[tuple[str, str, int | None], list[int]] = defaultdict(list)
         for connection in connections:
             self._begun[service_of(connection)].append(connection.first_time)
         for times in self._begun.values():
             times.sort()
 
-    def of(self, connection: Connection) -> int:
-        """Its end, when the client connected again after its last packet, or the end of the capture: the earliest."""
+    def of(self, connection: Connection, last_time: int) -> int:
+        """Its end, when the client connected again after its last packet, or ``last_time``: the earliest."""
         begun = self._begun[service_of(connection)]
         after = bisect_left(begun, max(connection.last_time, connection.first_time + 1))
-        again = begun[after] if after < len(begun) else self._last_time
-        return min(connection.ended_time or self._last_time, again, self._last_time)
+        again = begun[after] if after < len(begun) else last_time
+        return min(connection.ended_time or last_time, again, last_time)
 
 
 def service_of(connection: Connection) -> tuple[str, str, int | None]:

@@ -267,7 +267,7 @@ class TraceAnalyzer(Analyzer):
         return self._ended(self._traced.finish())
 
     def _ended(self, rpcs: list[Rpc]) -> RpcTable:
-        note_outstanding(rpcs, self.connections, self.end_time)
+        note_outstanding(rpcs, self.connections, self.end_of)
         return RpcTable(rpcs)
 
     def number_behind(self, connections: int, rpcs: int) -> None:

@@ -151,7 +151,7 @@ def facts(
 ) -> Facts:
     """A capture of ``seconds`` that holds these RPCs."""
     gathered, rpcs = Gathered(), list(rpcs)
-    note_outstanding(rpcs, [one.connection for one in conversations], START + seconds * SECOND)
+    note_outstanding(rpcs, [one.connection for one in conversations], lambda frame: START + seconds * SECOND)
     gathered.add_table(RpcTable([*rpcs]))
     known = {one.connection: one for one in healths}
     made = Facts(
@@ -164,8 +164,7 @@ def facts(
         },
         START,
         START + seconds * SECOND,
-        1000,
-        0,
+        frames=1000,
         files=files,
     )
     return replace(made, **changed)

@@ -108,7 +108,7 @@ def calls_hung(facts: Facts, limits: Limits) -> Iterator[Cause]:
     doubtful = [
         call
         for call in facts.rpcs.unanswered
-        if call.waiting < 0 and facts.last_time - call.time >= least and call.connection not in silent
+        if call.waiting < 0 and facts.end_of(call.frame) - call.time >= least and call.connection not in silent
     ]
     hung = known or doubtful
     if not hung:
@@ -157,7 +157,7 @@ def hung_text(facts: Facts, hung: Sequence[Unanswered], speaker: bool = True) ->
     called = procedure_label(first.key.name, first.key.operations)
     name = f"{called} {facts.paths.get(first.number, first.named)}".rstrip()
     until, conversation = first.time + first.waiting, facts.by_number.get(first.connection)
-    ended = _ended(conversation, until < facts.last_time - SECOND)
+    ended = _ended(conversation, until < facts.end_of(first.frame) - SECOND)
     text = f"{name} (RPC {first.number}) {'hung' if ended else 'has hung for'} {duration(first.waiting)}{ended}"
     replier = 0 if first.backward else 1
     spoke = 0 if conversation is None or not speaker else facts.last_spoke(first.connection, replier, until)
@@ -483,7 +483,7 @@ def host_silent(facts: Facts, limits: Limits) -> Iterator[Cause]:
             peer = facts.healths[number].directions[1 - host.end]
             names = Counter(label(call.key) for call in outstanding if call.connection == number)
             calls = ", ".join(f"{count} {name}" for name, count in names.most_common(3)) or "no call outstanding"
-            waits = duration(facts.last_time - (peer.waiting_since or host.since))
+            waits = duration(host.until - (peer.waiting_since or host.since))
             lines.append(f"{facts.ends(number)}: {calls}; {ENDS[1 - host.end]}'s packets unacknowledged for {waits}")
         missing = sum(
             direction.missing for number in host.connections for direction in facts.healths[number].directions
@@ -493,7 +493,7 @@ def host_silent(facts: Facts, limits: Limits) -> Iterator[Cause]:
         calls = hung_text(facts, hung, speaker=False) if hung else "no call outstanding"
         text = (
             f"{ENDS[host.end]} {host.address} stopped responding at {moment(host.since)[11:19]} UTC,"
-            f" {duration(facts.last_time - host.since)} before the capture ended; {calls}, on {where}"
+            f" {duration(host.until - host.since)} before the capture ended; {calls}, on {where}"
             f" {', '.join(map(str, host.connections[:5]))}{', …' if len(host.connections) > 5 else ''}"
         )
         yield Cause(

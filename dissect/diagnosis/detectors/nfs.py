@@ -156,7 +156,7 @@ def recall_stalls(facts: Facts, limits: Limits) -> Iterator[Cause]:
     late: list[tuple[int, Recall]] = []
     for recall in facts.rpcs.recalls:
         state = facts.recalled.get(recall.frame)
-        after = (recall.returned if state is None else state.returned_time) or facts.last_time
+        after = (recall.returned if state is None else state.returned_time) or facts.end_of(recall.frame)
         if after - recall.begin >= limits["least_ms"] * 1e6:
             late.append((after - recall.begin, recall))
     if not late:
