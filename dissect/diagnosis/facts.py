@@ -560,8 +560,8 @@ contents of messages. A detector speaks only where its thresholds are met: of a 
 This page is written from the detectors' own data by `python tests/dissect/diagnosis/test_page.py`.
 
 A *problem* delays or fails RPCs, a *warning* may do so or wastes work, a *note* says what weakens the other statements.
-They are sorted by the time that RPCs waited for them, weighed by how sure they are, and among equals in this order;
-notes come last.
+They are sorted by the time that RPCs, or clients without a connection, waited for them, weighed by how sure they are,
+and among equals in this order; notes come last.
 """
 
 

@@ -244,7 +244,7 @@ class Analyzer:
         notes = self._observer.notes
         notes.settle(self._observer.bindings.bound)
         health = self._observer.links[number].health
-        return health.result(self.last_time, notes.verified)
+        return health.result(self.end_of(health.connection.last_frame), notes.verified)
 
     def rnr_naks(self, number: int) -> int:
         """How often an end of connection ``number`` said that it was not ready to receive."""

@@ -295,6 +295,7 @@ def connections_refused(facts: Facts, limits: Limits) -> Iterator[Cause]:
         tuple(connection.number for connection in refused),
         (),
         tuple(connection.first_frame for connection in refused[:5]),
+        lost=_asked_in_vain(refused),
     )
 
 
@@ -338,8 +339,8 @@ def connections_unanswered(facts: Facts, limits: Limits) -> Iterator[Cause]:
                 f"{who} asked {with_port(server, port)} for {plural(len(connections), 'connection')}: no answer to"
                 f" {count} {what} in {waited}, from {moment(since)[11:19]} UTC on",
                 count,
-                None,
-                "",
+                len(connections) / len(facts.conversations),
+                "all connections",
                 since,
                 tuple(f"{facts.ends(connection.number)}: {connection.ended_by}" for connection in connections[:3]),
                 tuple(connection.number for connection in connections),
@@ -349,7 +350,16 @@ def connections_unanswered(facts: Facts, limits: Limits) -> Iterator[Cause]:
                 ()
                 if server in spoke
                 else (f"nothing that {server} sent is in the capture, which may have one direction only",),
+                lost=_asked_in_vain(connections),
             )
+
+
+def _asked_in_vain(connections: Sequence[Connection]) -> int:
+    """Nanoseconds from the first to the last time that each client asked each server for one of these connections."""
+    times: dict[tuple[str, str, int | None], list[int]] = defaultdict(list)
+    for connection in connections:
+        times[service_of(connection)] += connection.first_time, connection.last_time
+    return sum(max(each) - min(each) for each in times.values())
 
 
 def _stopped_listening(facts: Facts, served: Connection, refused: Connection) -> str:

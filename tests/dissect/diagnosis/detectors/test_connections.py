@@ -137,6 +137,15 @@ def test_refused_connections() -> None:
     assert said.kind == "connections-refused" and said.cause.frames == (9,) and said.cause.connections == (2,)
 
 
+def test_refusals_count_for_as_long_as_a_client_asked_in_vain() -> None:
+    refused = [
+        connection(number, ended_by="REJ (Invalid Service ID)", bytes=[0, 0], first_time=begun, last_time=begun + 1)
+        for number, begun in ((2, START), (3, START + 7 * SECOND))
+    ]
+    (said,) = found(facts(many(20), (), (connection(1), *refused)), "connections-refused")
+    assert said.cause.lost == 7 * SECOND + 1
+
+
 @speaks("connections-unanswered")
 def test_requests_that_nothing_answers() -> None:
     last = START + 7 * SECOND
@@ -147,6 +156,7 @@ def test_requests_that_nothing_answers() -> None:
     (said,) = found(facts(many(20), (), (connection(1), *asked)))
     assert said.kind == "connections-unanswered" and said.cause.count == 8 and said.cause.connections == (2, 3)
     assert "for 2 connections: no answer to 8 REQs in 7.00 s" in said.cause.text
+    assert said.cause.lost == 7 * SECOND
 
 
 def test_requests_of_many_clients_to_one_server_are_one_statement() -> None:
