@@ -60,7 +60,7 @@ from .rule import (
     gaps_between,
     precedes,
 )
-from .transaction import BackChannel, CreditState, HandleStep, Transaction, delivers, remember
+from .transaction import BackChannel, Claim, CreditState, HandleStep, Transaction, claims, delivers, remember
 
 
 class MessageOrder(NamedTuple):
@@ -479,6 +479,7 @@ class AdvertisedHistory:
         self.handles: tuple[OrderedDict[int, tuple[int, int]], ...] = (OrderedDict(), OrderedDict())
         """Handle -> how many calls in a row advertised it, and the last of them, counted in calls with chunks."""
         self._kept: deque[RpcRows] = deque()
+        self._claimed: tuple[tuple[Rpc, int], list[Claim]] | None = None
         self.chunked = [0, 0]
         self.steps = [(0, 0, 0), (0, 0, 0)]
         """By owner: the last handle, the step to it, and how often in a row that step was taken."""
@@ -570,6 +571,13 @@ class AdvertisedHistory:
         late = [rpc for rpc in rpcs if rpc.reply is not None and self.behind(operation, rpc.reply)]
         return late if len(late) == len(rpcs) else []
 
+    def _claims_of(self, rpc: Rpc) -> list[Claim]:
+        """What its reply counts; RDMA behind a reply is mostly behind the same one."""
+        known = rpc, sum(len(use.operations) for chunk in rpc.chunks for use in chunk.segments)
+        if self._claimed is None or self._claimed[0] != known:
+            self._claimed = known, claims(rpc)
+        return self._claimed[1]
+
     def place(self, moved: RdmaOperation) -> None:
         """Say where an operation went, now that calls which the capture shows late are known, too."""
         operation = moved.operation
@@ -592,7 +600,7 @@ class AdvertisedHistory:
         elif _covered(candidates, start, end):
             moved.place = "late"
             moved.rpc = late[-1].rpc
-            moved.delivers = any(delivers(segment.rpc, operation) for segment in late)
+            moved.delivers = any(delivers(self._claims_of(segment.rpc), operation) for segment in late)
         else:
             moved.place = "outside"
             segments = self.segments[1 - operation.initiator]

@@ -6,7 +6,7 @@ Memory is bounded by what may still be out of order and by a number of remembere
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -511,9 +511,9 @@ class AuditListener(Listener):
         """Calls without a reply, by caller."""
         self.memory = AdvertisedHistory(self.connection, self.open)
         self.answered: OrderedDict[Rpc, Transaction] = OrderedDict()
-        self._late: deque[Transaction] = deque(maxlen=REORDERED)
-        """Of the last Operations behind replies: a call that is shown late may have offered their memory, too."""
         """Answered, and not judged yet."""
+        self._late: dict[Rpc, Transaction] = {}
+        """Those of them with RDMA behind the reply: a call that is shown late may have offered its memory, too."""
         self.xids = LastXids(), LastXids()
         """Of messages that either end sent."""
         self.errored: tuple[OrderedDict[int, Rpc], ...] = (OrderedDict(), OrderedDict())
@@ -545,7 +545,8 @@ class AuditListener(Listener):
             self._unread(caller, UnreadCall(rpc.xid, message.frame))
         if rpc.chunks:
             self.memory.advertise(transaction, caller)
-            for other in self._late:
+            self._late = {rpc: late for rpc, late in self._late.items() if rpc in self.answered}
+            for other in self._late.values():
                 other.late = [operation for operation in other.late if not offers(rpc, operation)]
         self.xids[caller].add((rpc.xid,))
         self.errored[caller].pop(rpc.xid, None)
@@ -674,7 +675,7 @@ class AuditListener(Listener):
         for rpc in self.memory.answered(operation):
             if (transaction := self.answered.get(rpc)) is not None:
                 transaction.late.append(operation)
-                self._late.append(transaction)
+                self._late[rpc] = transaction
         self.settling.add_operation(RdmaOperation(self.conversation, operation, (False, False)))
 
     def idle(self, quiet: int) -> None:

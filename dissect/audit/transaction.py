@@ -376,7 +376,8 @@ class Transaction(Subject):
     def written(self, use: SegmentUse) -> int:
         """Bytes of a segment that RDMA Writes put there; of late ones only what the reply returns."""
         _, length, start = use.advertised
-        written = filled(use, [operation for operation in use.operations if operation not in self.late])
+        behind = {id(operation) for operation in self.late}
+        written = filled(use, [operation for operation in use.operations if id(operation) not in behind])
         late = filled(use, self.late)
         late.remove(start + (use.returned or 0), start + length)
         for span in zip(late.starts, late.ends, strict=True):
@@ -437,17 +438,34 @@ def offers(rpc: Rpc, operation: Operation) -> bool:
     )
 
 
-def delivers(rpc: Rpc, operation: Operation) -> bool:
-    """A late RDMA Write brings bytes that the reply says were already there."""
+class Claim(NamedTuple):
+    """Bytes of a segment that a reply says were written."""
+
+    handle: int
+    start: int
+    end: int
+    written: IntervalSet
+    """What was written before the reply."""
+
+
+def claims(rpc: Rpc) -> list[Claim]:
+    """What a reply counts of the segments of its call."""
+    of_segments = []
     for chunk in rpc.chunks:
-        if chunk.kind == "read":
-            continue
-        for use in chunk.segments:
+        for use in chunk.segments if chunk.kind != "read" else ():
             handle, length, start = use.advertised
-            end = start + min(length, use.returned or 0)
-            low, high = max(start, operation.address), min(end, operation.address + operation.length)
-            if operation.handle == handle and low < high and filled(use, use.operations).missing(low, high):
-                return True
+            of_segments.append(
+                Claim(handle, start, start + min(length, use.returned or 0), filled(use, use.operations))
+            )
+    return of_segments
+
+
+def delivers(claims: Sequence[Claim], operation: Operation) -> bool:
+    """A late RDMA Write brings bytes that the reply says were already there."""
+    for handle, start, end, written in claims:
+        low, high = max(start, operation.address), min(end, operation.address + operation.length)
+        if operation.handle == handle and low < high and written.missing(low, high):
+            return True
     return False
 
 

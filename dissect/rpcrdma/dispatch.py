@@ -338,19 +338,23 @@ class Dispatcher:
             matching.reply(sender, message)
 
     def _other_version(self, sender: int, header: TransportHeader, data: bytes, length: int) -> TransportHeader | None:
-        """The header of a reply whose rdma_vers is not its call's, in the layout of the call's version; else None."""
+        """The header of a reply whose rdma_vers is not its call's, in the layout of the call's version; else None.
+
+        Where the call is missing, an RPC reply of that XID behind it shows the layout.
+        """
         calls = self.matching.directions[1 - sender].calls.get(header.xid)
         call = calls[0].call if calls else None
-        if call is None or call.header.version not in (1, 2) or call.header.version == header.version:
+        version = call.header.version if call is not None else 3 - header.version
+        if version not in (1, 2) or version == header.version:
             return None
         if header.procedure not in (RDMA_MSG, RDMA_NOMSG) or len(data) < 28:
             return None
         wanted = header.xid.to_bytes(4) + REPLY.to_bytes(4)
         if header.version in (1, 2) and not header.problem and data[header.length : header.length + 8] == wanted:
             return None
-        reread = decode_header(data[:4] + call.header.version.to_bytes(4) + data[8:], 0, len(data), length)
+        reread = decode_header(data[:4] + version.to_bytes(4) + data[8:], 0, len(data), length)
         reply = data[reread.length : reread.length + 8] == wanted
-        if reread.problem or not (reply if reread.procedure == RDMA_MSG else reread.reply):
+        if reread.problem or not (reply if reread.procedure == RDMA_MSG or call is None else reread.reply):
             return None
         reread.version = header.version
         return reread

@@ -116,8 +116,8 @@ def long_call_position(transaction: Transaction) -> Judgement | None:
     if transaction.continues_long_call is not None:
         return violation(f"its Read chunk goes on at Position {transaction.continues_long_call}", "Position 0",
                          call.frame)  # fmt: skip
-    if transaction.reduced and not transaction.call_whole:
-        return undecidable(CALL_NOT_WHOLE)  # which would tell whether items are at the other Positions
+    if not transaction.call_whole and any(position == transaction.call_length for position, _ in transaction.reduced):
+        return undecidable(CALL_NOT_WHOLE)  # which would tell whether an item is there
     return PASSED
 
 

@@ -6,7 +6,7 @@ from ...layers.rpcrdma_codes import RDMA_ERROR, RDMA_MSG, RDMA_NOMSG
 from ...rpcrdma.conversation import DEFAULT_INLINE
 from ...rpcrdma.rpcs import ChunkUse
 from ..rule import CHUNKS, NOMSG, PASSED, RETURNS, Judgement, Level, gaps, rule, undecidable, violation
-from ..transaction import Transaction, delivers
+from ..transaction import Transaction, claims, delivers
 
 REPLY_HEADER = 24
 """Bytes of an RPC reply before its results, with an empty verifier (RFC 5531, 9)."""
@@ -370,7 +370,7 @@ def write_length_true(transaction: Transaction) -> Judgement | None:
             judged = judged or undecidable(RESULT_UNKNOWN)
             continue
         writes = [operation for use in chunk.segments for operation in use.operations]
-        if not chunk.returned and all(operation in transaction.late for operation in writes):
+        if not chunk.returned and {*map(id, writes)} <= {*map(id, transaction.late)}:
             continue  # V1-RDMA-AFTER-REPLY
         filled = [(use, got) for use, got in zip(chunk.segments, written, strict=True) if got or not any(written)]
         returned = sum(use.returned or 0 for use, _ in filled)
@@ -450,7 +450,8 @@ def write_before_reply(transaction: Transaction) -> Judgement | None:
         return undecidable(transaction.unread) if header.writes or header.reply or header.truncated else None
     if not any(chunk.returned for chunk in rpc.chunks if chunk.kind != "read"):
         return None
-    late = [operation for operation in transaction.late if delivers(rpc, operation)]
+    counted = claims(rpc)
+    late = [operation for operation in transaction.late if delivers(counted, operation)]
     if late and (damaged := gaps(transaction.connection)):
         return undecidable(damaged)
     if late:

@@ -874,7 +874,8 @@ def reply_version(transaction: Transaction) -> Judgement | None:
     if reply is None or reply.header.length < 8 or reply.header.procedure == RDMA_ERROR:
         return None
     if call is None:
-        return undecidable("the call is not in the capture") if reply.header.version == 2 else None
+        second = 2 in (reply.header.version, transaction.conversation.version(reply.frame))
+        return undecidable("the call is not in the capture") if second else None
     if call.header.length < 8:
         return None
     if call.header.version == reply.header.version:

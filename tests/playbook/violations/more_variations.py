@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .. import cm, nfs3, nfs4
 from ..nfs4 import Op
-from ..rpc import reduced, reply_parts, u32
+from ..rpc import opaque, reduced, reply_parts, u32
 from ..rpcrdma import NOMSG, REPLY, call, error, fetch, reply, update
 from ..shapes import DATA
 from ..wire import Wire
@@ -25,6 +25,7 @@ from .scripts import (
     recalled,
     refuse,
     returned,
+    sealed_call,
     sized,
 )
 from .variations import breaks, hdr, lreply
@@ -356,3 +357,20 @@ def garbage4(wire: Wire) -> None:
     connection = opened(wire)
     rpc = call(connection, nfs4.compound(Op(22, (u32(500) + b"abcd",))))
     reply(rpc, nfs4.compound_reply(nfs4.putfh_done()))
+
+
+@breaks("V1-COUNT-MATCH", "V1-WRITE-LENGTH-TRUE")
+def full_chunk_of_a_read_of_nothing(wire: Wire) -> None:
+    """The reply has a result for the chunk, of no bytes, so the chunk is not one that is left unused (4.4.6.2)."""
+    rpc = reading(opened(wire), 4096, count=0)
+    returned(rpc, nfs3.read_reply(b""), writes=[sized(rpc.writes[0], 4096)], left_out=[0])
+
+
+@breaks()
+def callback_under_krb5p(wire: Wire) -> None:
+    connection = announced(wire)
+    sealed = bytearray(sealed_call(7, 0, 3, opaque(bytes(200))))
+    sealed[12:24] = u32(0x40000000, 1, 1)
+    connection.send(SERVER, hdr(connection, 7) + bytes(sealed))
+    verifier = u32(7, 1, 0, 6) + opaque(bytes(28)) + u32(0)
+    connection.send(CLIENT, hdr(connection, 7, direction=REPLY) + verifier + opaque(bytes(100)))

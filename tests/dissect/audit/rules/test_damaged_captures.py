@@ -31,7 +31,7 @@ from playbook.rpc import opaque, u32
 from playbook.rpcrdma import announce, header, update
 from playbook.shapes import read, write
 from playbook.tcp import TcpSegment
-from playbook.violations import SCRIPTS, hello, near_misses, opened, proper, proper_second
+from playbook.violations import SCRIPTS, hello, near_misses, opened, proper, proper_second, variations
 from playbook.violations.characteristics import RBSIZ
 from playbook.violations.scripts import (
     callback,
@@ -257,6 +257,44 @@ def test_what_is_missing_behind_a_refusal_has_settled_nothing_before_it() -> Non
         hello(wire.connections[0])
     last = faults.where(wire.packets, kind="send", sender=1)[-1]
     assert total(audit(wire, faults.drop(wire.packets, [last])), "V1-ERROR-FOR-VERSION").violated == 1
+
+
+def test_a_count_that_is_wrong_is_told_beside_another_that_a_missing_rdma_write_leaves_open() -> None:
+    wire = Wire(seed=5)
+    connection = opened(wire)
+    hello(connection)
+    chunks = [connection.register(4096, 4096), connection.register(4096)]
+    two = call(connection, nfs4.compound(nfs4.putfh(), nfs4.read(0, 8192), nfs4.read(8192, 4096)), writes=chunks)
+    push(two, 1, 0, bytes(8))
+    results = nfs4.compound_reply(nfs4.putfh_done(), nfs4.read_done(bytes(5)), nfs4.read_done(bytes(5)))
+    returned(two, results, writes=[sized(chunks[0], 4096, 0), sized(chunks[1], 8)], left_out=[0, 1])
+    hello(connection)
+    first = faults.where(wire.packets, kind="send", sender=1)[0]
+    assert total(audit(wire, faults.drop(wire.packets, [first])), "V1-COUNT-MATCH").violated == 1
+
+
+@pytest.mark.parametrize("version", (1, 2))
+def test_a_reply_in_the_layout_of_another_version_is_read_where_its_call_is_missing(version: int) -> None:
+    wire = Wire(seed=5)
+    wire.version = version
+    connection = opened(wire)
+    (variations.reply_vers_word_2 if version == 1 else variations.reply_vers_word_1)(wire)
+    hello(connection)
+    asked = faults.where(wire.packets, operation=wire.truth[-2].call_operation)
+    auditor = audit(wire, faults.drop(wire.packets, asked))
+    assert broken_rules(auditor) == set()
+    assert total(auditor, "V2-REPLY-VERSION").undecidable
+
+
+@pytest.mark.parametrize("position", (148, 1 << 21))
+def test_a_long_call_that_is_not_all_read_goes_on_only_where_a_chunk_begins_at_its_end(position: int) -> None:
+    wire = Wire(seed=5)
+    connection = opened(wire)
+    reads = [(0, connection.register(1 << 21)), (position, connection.register(4096))]
+    connection.send(0, header(7, 1, reads=reads))
+    refuse(connection, 7)
+    tally = total(audit(wire), "V1-LONG-CALL-POSITION")
+    assert (tally.passed, tally.undecidable) == ((1, 0) if position == 148 else (0, 1))
 
 
 def test_a_pad_in_one_chunk_is_told_beside_another_that_an_rdma_write_may_have_filled() -> None:

@@ -7,9 +7,11 @@ from random import Random
 
 import pytest
 
-from playbook import Wire, call, nfs3, reply
-from playbook.audits import JUDGED, audit, broken_rules, play, total
-from playbook.violations import SCRIPTS, Broken, bindings, chunks, hello, positions, proper, proper_second
+from playbook import Capture, Wire, call, nfs3, reply
+from playbook.audits import JUDGED, audit, audit_capture, broken_rules, play, total
+from playbook.growth import growth
+from playbook.violations import SCRIPTS, Broken, bindings, chunks, hello, opened, positions, proper, proper_second
+from playbook.violations.scripts import reading, returned
 
 
 def test_every_judgeable_rule_has_a_script_that_breaks_it() -> None:
@@ -90,3 +92,20 @@ def test_random_handles_are_not_predictable(low_bits: int) -> None:
         rpc = call(connection, nfs3.read(0, 32), writes=[chunk])
         reply(rpc, nfs3.read_reply(bytes(32)))
     assert not total(audit(wire), "V1-HANDLE-PREDICTABLE").violated
+
+
+def test_the_work_for_rdma_writes_repeated_behind_a_reply_grows_as_they_do() -> None:
+    def repeated(count: int) -> Callable[[], object]:
+        wire = Wire(seed=16)
+        rpc = reading(opened(wire), 4 * count)
+        segment = rpc.writes[0][0]
+        offsets = range(segment.offset, segment.offset + 4 * count, 4)
+        for offset in offsets:
+            rpc.connection.write(1, segment.handle, offset, bytes(4))
+        returned(rpc, nfs3.read_reply(bytes(4 * count)), writes=[rpc.writes[0]], left_out=[0])
+        for offset in offsets:
+            rpc.connection.write(1, segment.handle, offset, bytes(4))
+        capture = Capture(wire)
+        return lambda: audit_capture(capture)
+
+    assert max(growth(repeated, 40)) < 2.5
