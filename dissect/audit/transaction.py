@@ -311,12 +311,16 @@ class Transaction(Subject):
 
     @property
     def continues_long_call(self) -> int | None:
-        """The Position of a Read chunk that goes on where the one with a long call ends; None where none does."""
-        message = self.rpc.call
+        """The Position of a Read chunk that goes on with a long call, of which the chunk at Position 0 has not all: it
+        is where that ends, or before the arguments, where nothing is reduced; None where none does."""
+        message, head = self.rpc.call, self.call_head
         if message is None or message.header.procedure != RDMA_NOMSG or not self.unplaced_chunks:
             return None
         positions = {self.reduced[index][0] for index in self.unplaced_chunks}
-        return self.call_length if self.call_length in positions else None
+        if self.call_length in positions:
+            return self.call_length
+        ends_early = self.arguments is not None and binding.ENDS_INSIDE in self.arguments.problem
+        return min(positions) if ends_early and head is not None and min(positions) < head.body else None
 
     @cached_property
     def arguments(self) -> Items | None:

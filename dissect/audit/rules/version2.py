@@ -875,7 +875,8 @@ def reply_version(transaction: Transaction) -> Judgement | None:
         return None
     if call is None:
         second = 2 in (reply.header.version, transaction.conversation.version(reply.frame))
-        return undecidable("the call is not in the capture") if second else None
+        missing = not transaction.start_known or gaps(transaction.connection, transaction.endpoint("requester"))
+        return undecidable("the call is not in the capture") if second and missing else None
     if call.header.length < 8:
         return None
     if call.header.version == reply.header.version:

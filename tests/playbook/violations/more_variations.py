@@ -374,3 +374,22 @@ def callback_under_krb5p(wire: Wire) -> None:
     connection.send(SERVER, hdr(connection, 7) + bytes(sealed))
     verifier = u32(7, 1, 0, 6) + opaque(bytes(28)) + u32(0)
     connection.send(CLIENT, hdr(connection, 7, direction=REPLY) + verifier + opaque(bytes(100)))
+
+
+@breaks("V1-LONG-CALL-POSITION")
+def rest_of_a_long_call_at_position_4(wire: Wire) -> None:
+    """No item can stand inside the RPC header, and the call ends too early without that chunk."""
+    connection = opened(wire)
+    text = message(nfs3.write(0, DATA[:4096]), 7)
+    first, rest = connection.register(1000, len(text) - 1000)
+    connection.send(CLIENT, hdr(connection, 7, NOMSG, reads=[(0, [first]), (4, [rest])]))
+    connection.read(SERVER, first.handle, first.offset, text[:1000])
+    connection.read(SERVER, rest.handle, rest.offset, text[1000:])
+    connection.send(SERVER, hdr(connection, 7, direction=REPLY) + answer(nfs3.write_reply(4096), 7))
+
+
+@breaks("V1-PROC-MSGP", versions=(1,))
+def padded_message_refused(wire: Wire) -> None:
+    connection = opened(wire)
+    connection.send(CLIENT, hdr(connection, 7, 2) + message(nfs3.null(), 7))
+    refuse(connection, 7)
