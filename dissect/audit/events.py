@@ -60,7 +60,17 @@ from .rule import (
     gaps_between,
     precedes,
 )
-from .transaction import BackChannel, Claim, CreditState, HandleStep, Transaction, claims, delivers, remember
+from .transaction import (
+    NONE_MISSING,
+    BackChannel,
+    Claim,
+    CreditState,
+    HandleStep,
+    Transaction,
+    claims,
+    delivers,
+    remember,
+)
 
 
 class MessageOrder(NamedTuple):
@@ -702,8 +712,7 @@ def _routine_call_of(rpc: Rpc, call: Message, flow: CreditState | None) -> bool:
         or flow is None
         or flow.limit is None
         or flow.outstanding > flow.limit
-        or flow.unseen
-        or flow.doubt
+        or flow.missing != NONE_MISSING
         or not routine_procedure(rpc.program, rpc.version, rpc.procedure, rpc.operations)
         or (rpc.version == 3 and rpc.program == NFS and _captured(call) and not _holds_arguments(rpc, call))
     )

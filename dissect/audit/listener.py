@@ -50,7 +50,17 @@ from .events import (
     settled_class,
 )
 from .rule import Subject
-from .transaction import REMEMBERED, BackChannel, CreditGrants, CreditState, LastXids, Transaction, offers, remember
+from .transaction import (
+    NONE_MISSING,
+    REMEMBERED,
+    BackChannel,
+    CreditGrants,
+    CreditState,
+    LastXids,
+    Transaction,
+    offers,
+    remember,
+)
 
 MAX_VERSIONS = 16
 
@@ -393,7 +403,7 @@ class RoutineRows:
         if uniform and requested and highest > limit:
             highest = base + self._outstanding_within(called, answered)
         frames = self.call_frames[self.called : called][-1:]
-        torn = bool(frames) and grants.missing(0, frames[0]) != (0, False)
+        torn = bool(frames) and grants.missing(0, frames[0]) != NONE_MISSING
         if not uniform or torn or (requested and highest > limit):
             self._step(called, answered, base)
         elif requested:

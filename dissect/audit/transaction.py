@@ -65,6 +65,9 @@ LOOKED_AT = 1 << 20
 """Bytes of a long message that are looked at."""
 
 
+NONE_MISSING = 0, False
+
+
 class CreditState(NamedTuple):
     """Credits at the moment of a call."""
 
@@ -77,7 +80,7 @@ class CreditState(NamedTuple):
     granted: int | None
     unmatched: int = 0
     """Replies that fit no call, and may be those of calls that count as outstanding."""
-    missing: tuple[int, bool] = (0, False)
+    missing: tuple[int, bool] = NONE_MISSING
     """Packets of the caller that the capture lacks since the last reply, and whether it lacks any of the other end."""
 
     @property
@@ -349,6 +352,11 @@ class Transaction(Subject):
         head, stream = self.reply_head, self.reply_stream
         known = self.rpc.program == NFS and head is not None and 0 < head.body <= len(stream) - 4
         return word(memoryview(stream), head.body)[0] if head is not None and known else None
+
+    @property
+    def failed(self) -> bool:
+        """The first word of the results shows that there are no data in them, as far as they are in the capture."""
+        return self.rpc.version in (2, 3) and bool(self.nfs_status)
 
     @cached_property
     def largest_results(self) -> tuple[int | None, ...]:
@@ -643,7 +651,8 @@ class CreditGrants:
         message = transaction.rpc.call
         assert message is not None
         flow = self.flow(caller, message.header.credits or 0, message.time, outstanding)
-        transaction.flow = flow._replace(missing=self.missing(caller, message.frame))
+        missing = self.missing(caller, message.frame)
+        transaction.flow = flow if missing == NONE_MISSING else flow._replace(missing=missing)
         self.unrelieved[caller].append(transaction)
         if len(self.unrelieved[caller]) > REMEMBERED:
             del self.unrelieved[caller][: REMEMBERED // 2]
@@ -651,6 +660,8 @@ class CreditGrants:
     def missing(self, caller: int, frame: int) -> tuple[int, bool]:
         """``CreditState.missing`` of a call in that frame."""
         connection, last = self.conversation.connection, self.last_reply[caller]
+        if not any(connection.gaps):
+            return NONE_MISSING
         own, theirs = (gaps_seen(connection, end, last, frame) for end in (caller, 1 - caller))
         return sum(gap.end - gap.start for gap in own), bool(theirs)
 

@@ -191,8 +191,9 @@ def error_for_version(refusable: RefusableMessage) -> Judgement | None:
     if answer is not None and answer.header.procedure not in (None, RDMA_ERROR):
         if answer.header.version == version:
             return None  # it supports that version
-        if version == 2 and not refusable.start_known:
-            return undecidable(LATE_START)
+        unsettled = gaps(refusable.connection, 1 - refusable.sender) if refusable.start_known else LATE_START
+        if version == 2 and unsettled:
+            return undecidable(unsettled)
     if answer is not None and version == 2 and answer.header.error in (ERR_CHUNK, ERR_INVAL_OPTION):
         if refusable.message.header.problem:
             return None  # and then the header is what it minds

@@ -11,6 +11,9 @@ from ..transaction import CALL_NOT_WHOLE, HandleStep, Transaction
 
 MUST, SHOULD, STATED = Level.MUST, Level.SHOULD, Level.STATED
 
+HEAD = 40
+"""Bytes of an RPC call before its arguments, at least (RFC 5531, 9)."""
+
 
 def _reads(sent: SentMessage) -> Judgement | None:
     """Whether the Read list of a call can be judged; PASSED where it can."""
@@ -116,8 +119,11 @@ def long_call_position(transaction: Transaction) -> Judgement | None:
     if transaction.continues_long_call is not None:
         return violation(f"its Read chunk goes on at Position {transaction.continues_long_call}", "Position 0",
                          call.frame)  # fmt: skip
-    if not transaction.call_whole and any(position == transaction.call_length for position, _ in transaction.reduced):
-        return undecidable(CALL_NOT_WHOLE)  # which would tell whether an item is there
+    doubtful = [
+        position for position, _ in transaction.reduced if position < HEAD or position == transaction.call_length
+    ]
+    if doubtful and not transaction.call_whole:
+        return undecidable(CALL_NOT_WHOLE)  # which would tell whether the call goes on there
     return PASSED
 
 

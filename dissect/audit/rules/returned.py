@@ -308,7 +308,7 @@ def write_unused(transaction: Transaction) -> Judgement | None:
     for number, chunk in enumerate(transaction.writes):
         if chunk.returned is None:
             continue
-        failed = transaction.rpc.version in (2, 3) and bool(transaction.nfs_status)
+        failed = transaction.failed
         if not failed and (results is None or not results.complete):
             written = any(transaction.written(use) for use in chunk.segments)
             if not chunk.returned:
@@ -328,17 +328,14 @@ def _short(transaction: Transaction) -> bool:
     return transaction.rpc.reply is not None and transaction.rpc.reply.header.procedure == RDMA_MSG
 
 
-def _unclaimed(transaction: Transaction, number: int) -> bool:
-    """Whether the reply has no use for a Write chunk, or for the Reply chunk (-1)."""
+def _claims(transaction: Transaction, number: int) -> bool | None:
+    """Whether the reply has a result for a Write chunk, or needs the Reply chunk (-1); None where that is not known."""
     if number < 0:
-        return _short(transaction)
+        return not _short(transaction)
     results = transaction.results
-    return results is not None and results.complete and number >= len(results.items)
-
-
-def _claimed(transaction: Transaction, number: int) -> bool:
-    """Whether the reply has a result for a Write chunk."""
-    return transaction.results is not None and number < len(transaction.results.items)
+    if results is not None and number < len(results.items):
+        return True
+    return False if transaction.failed or (results is not None and results.complete) else None
 
 
 @rule("V1-WRITE-LENGTH-TRUE", "A returned length is what was written", STATED,
@@ -362,11 +359,12 @@ def write_length_true(transaction: Transaction) -> Judgement | None:
         written = [transaction.written(use) for use in chunk.segments]
         number = transaction.writes.index(chunk) if chunk.kind == "write" else -1
         unused = not any(written) or not chunk.returned  # which may have been written to all the same (4.4.6.2)
-        if unused and (_unclaimed(transaction, number) or not (any(written) or chunk.returned)):
+        claimed = _claims(transaction, number)
+        if unused and (claimed is False or not (any(written) or chunk.returned)):
             if missing := transaction.unseen_writes:
                 judged = judged or undecidable(missing)
             continue
-        if not chunk.returned and number >= 0 and not _claimed(transaction, number):
+        if unused and claimed is None:
             judged = judged or undecidable(RESULT_UNKNOWN)
             continue
         writes = [operation for use in chunk.segments for operation in use.operations]
@@ -404,6 +402,8 @@ def write_no_pad(transaction: Transaction) -> Judgement | None:
     for number, chunk in enumerate(transaction.writes):
         if not chunk.returned or _overruns(chunk):
             continue
+        if transaction.results is None:
+            missing = RESULT_UNKNOWN
         count = counts.get(number, chunk.returned)
         written = sum(transaction.written(use) for use in chunk.segments)
         if count % 4 == 0 and number not in counts:
@@ -416,8 +416,6 @@ def write_no_pad(transaction: Transaction) -> Judgement | None:
                 return undecidable(transaction.unwritten)
             seen = f"Write chunk {number + 1}: {written} bytes written and {chunk.returned} returned"
             return violation(f"{seen} for an item of {count}", f"{count} written", *transaction.frames)
-        if transaction.results is None:
-            missing = RESULT_UNKNOWN
         judged = PASSED
     return undecidable(missing) if missing else judged
 

@@ -883,7 +883,8 @@ def reply_version(transaction: Transaction) -> Judgement | None:
         return PASSED
     supported = call.header.version == 1 or transaction.version_supported
     if not supported:
-        return None
+        unseen = gaps(transaction.connection, transaction.endpoint("responder")) if call.header.version == 2 else ""
+        return undecidable(unseen) if unseen else None
     seen = f"{procedure_name(reply.header.version, reply.header.procedure)} of version {reply.header.version}"
     return violation(f"{seen} in answer to version {call.header.version}", f"version {call.header.version}",
                      call.frame, reply.frame)  # fmt: skip
