@@ -432,7 +432,7 @@ class Search:
         """
         window, evidence = self.window, self.evidence
         begin, bits, linked = at, ALIGNED if at in self.edges else 0, False
-        verified = unverified = headers = 0
+        verified = unverified = wrong = headers = 0
         sure = False
         before: _Header | None = None
         last: int | None = None
@@ -444,7 +444,8 @@ class Search:
             head = window.read(at, SEARCHED)
             header = _header(head) if len(head) == SEARCHED else None
             if header is None:
-                return NO, last
+                # All up to bytes that were not captured are FPDUs: as good as up to the last byte.
+                return YES if sure and not head and not (wrong and verified) else NO, last
             headers += 1
             bits += header.bits
             if header.queue >= 0 and evidence.continued(header.queue, header.key):
@@ -466,6 +467,8 @@ class Search:
                     unverified += 1
                 elif self.crc:
                     return NO, last
+                else:
+                    wrong += 1
             if self.crc and not unverified:
                 confirmed = verified > 0
             else:

@@ -147,6 +147,18 @@ def test_markers_whose_place_is_not_known(mulpdu: int, gone: int) -> None:
         judge(capture, analyze(capture))
 
 
+@pytest.mark.parametrize("crc", [True, False])
+@pytest.mark.parametrize("gone", range(4, 10))
+def test_what_is_before_a_gap_soon_behind_a_start_in_mid_stream_is_there(gone: int, crc: bool) -> None:
+    """Too little to tell by itself that there are no markers."""
+    wire = IwarpWire(mss=1448, seed=5)
+    connection = wire.connect(cm=False, crc=crc, acks="none")
+    for _ in range(6):
+        reply(call(connection, nfs3.getattr_()), nfs3.getattr_reply())
+    capture = IwarpCapture(wire, faults.drop(wire.sent(), [gone]))
+    judge_whole(capture, analyze(capture))
+
+
 @pytest.mark.parametrize("snaplen", [54, 64, 66, 80, 96, 128, 256])
 def test_frames_truncated_anywhere(snaplen: int) -> None:
     wire = IwarpWire(mss=1448, seed=5)
