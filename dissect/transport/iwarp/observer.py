@@ -255,7 +255,7 @@ class IwarpObserver:
         tcp = self.open.get(key)
         if segments.opening[first]:
             direction, seq = segments.direction(first), int(rows["seq"][first])
-            if tcp is None or not _again(tcp, direction, seq):
+            if tcp is None or not _again(tcp, direction, seq, int(rows["time"][first])):
                 since = int(rows["frame"][first]), int(rows["time"][first])
                 if tcp is not None:
                     tcp.lifetime.until = since[0]
@@ -488,14 +488,18 @@ class IwarpObserver:
         return self._register(key, tcp, delivered)
 
 
-def _again(tcp: TcpConnection, direction: int, seq: int) -> bool:
-    """The SYN that opened a connection was retransmitted, or came twice.
+def _again(tcp: TcpConnection, direction: int, seq: int, time: int) -> bool:
+    """The SYN that opened a connection was retransmitted, or came twice, or late: behind an answer that acknowledges no
+    more than it and the Request, at an earlier time (ns).
 
     Well behind it no host sends it any more: a capture of the same connection was appended.
     """
-    lifetime = tcp.lifetime
-    recent = not lifetime.closed and lifetime.segments + lifetime.earlier <= REORDERED
-    return recent and tcp.directions[direction].stream.opened == seq
+    lifetime, stream = tcp.lifetime, tcp.directions[direction].stream
+    if lifetime.closed or lifetime.segments + lifetime.earlier > REORDERED:
+        return False
+    if stream.opened is not None or stream.next is None or lifetime.first is None:
+        return stream.opened == seq
+    return time < lifetime.first[1] and 0 < TCP_SEQUENCE.wrap(stream.next - seq) <= MAX_AHEAD
 
 
 def ends_of(rows: Rows) -> tuple[Int64s, Int64s]:
