@@ -5,6 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
 
 from ...onc.rpc_header import procedure_label
 from ...rpcrdma.conversation import ENDS, Conversation
@@ -295,7 +297,7 @@ def connections_refused(facts: Facts, limits: Limits) -> Iterator[Cause]:
         tuple(connection.number for connection in refused),
         (),
         tuple(connection.first_frame for connection in refused[:5]),
-        lost=_asked_in_vain(refused),
+        lost=_asked_in_vain(facts, refused),
     )
 
 
@@ -350,16 +352,25 @@ def connections_unanswered(facts: Facts, limits: Limits) -> Iterator[Cause]:
                 ()
                 if server in spoke
                 else (f"nothing that {server} sent is in the capture, which may have one direction only",),
-                lost=_asked_in_vain(connections),
+                lost=_asked_in_vain(facts, connections),
             )
 
 
-def _asked_in_vain(connections: Sequence[Connection]) -> int:
-    """Nanoseconds from the first to the last time that each client asked each server for one of these connections."""
-    times: dict[tuple[str, str, int | None], list[int]] = defaultdict(list)
-    for connection in connections:
-        times[service_of(connection)] += connection.first_time, connection.last_time
-    return sum(max(each) - min(each) for each in times.values())
+def _asked_in_vain(facts: Facts, connections: Sequence[Connection]) -> int:
+    """Nanoseconds from the first to the last time that each client asked each server for these connections, and got
+    none in between."""
+    numbers = {connection.number for connection in connections}
+    asked: dict[tuple[str, str, int | None], list[Connection]] = defaultdict(list)
+    for conversation in facts.conversations:
+        asked[service_of(conversation.connection)].append(conversation.connection)
+    lost = 0
+    for of_service in asked.values():
+        of_service.sort(key=attrgetter("first_time"))
+        for in_vain, in_a_row in groupby(of_service, lambda connection: connection.number in numbers):
+            if in_vain:
+                ends = [time for connection in in_a_row for time in (connection.first_time, connection.last_time)]
+                lost += max(ends) - min(ends)
+    return lost
 
 
 def _stopped_listening(facts: Facts, served: Connection, refused: Connection) -> str:

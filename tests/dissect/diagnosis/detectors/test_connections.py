@@ -144,6 +144,9 @@ def test_refusals_count_for_as_long_as_a_client_asked_in_vain() -> None:
     ]
     (said,) = found(facts(many(20), (), (connection(1), *refused)), "connections-refused")
     assert said.cause.lost == 7 * SECOND + 1
+    served = connection(4, first_time=START + 2 * SECOND)
+    (said,) = found(facts(many(20, on=served), (), (*refused, served)), "connections-refused")
+    assert said.cause.lost == 2
 
 
 @speaks("connections-unanswered")
