@@ -16,6 +16,7 @@ from ...units import duration, moment, percent, plural, size, with_port
 from ..facts import Cause, Facts, Limits, Severity, detector, label
 from ..rpc_facts import Unanswered
 
+DAMAGE_UNKNOWN = "frames are truncated, so that no ICRC shows whether one of the two was damaged on the way"
 MAX_LINES = 3
 NOT_LISTENING = "REJ (Invalid Service ID)", REFUSED
 """What ended a connection to a port on which nothing listens."""
@@ -409,6 +410,7 @@ def psn_reused(facts: Facts, limits: Limits) -> Iterator[Cause]:
     reused = [(connection.number, error) for connection in connections for error in connection.reused_psns]
     if len(reused) < limits["least_errors"]:
         return
+    doubtful = facts.truncated_frames > 0 and all(error.verb == error.earlier_verb for _, error in reused)
     yield Cause(
         f"{plural(len(reused), 'new request')} sent with the PSN of an earlier one",
         len(reused),
@@ -419,6 +421,9 @@ def psn_reused(facts: Facts, limits: Limits) -> Iterator[Cause]:
         ),
         connections=tuple(dict.fromkeys(number for number, _ in reused)),
         frames=tuple(error.frame for _, error in reused[:5]),
+        confidence=0.5 if doubtful else 1.0,
+        weakened_by=(DAMAGE_UNKNOWN,) if doubtful else (),
+        severity=Severity.WARNING if doubtful else None,
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from playbook.facts import (
     MICROSECOND,
     MILLISECOND,
@@ -20,6 +22,7 @@ from playbook.facts import (
     silent,
     speaks,
 )
+from rdmascope.dissect.diagnosis.detectors.connections import DAMAGE_UNKNOWN
 from rdmascope.dissect.diagnosis.facts import Severity
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.transport.connection import Endpoint, ReusedPsn
@@ -225,6 +228,18 @@ def test_a_new_request_with_the_psn_of_an_earlier_one() -> None:
     assert said.kind == "psn-reused" and said.cause.text == "1 new request sent with the PSN of an earlier one"
     assert "the server's Send in frame 7 has PSN 202, as its RDMA Read in frame 3" in said.cause.evidence[0]
     assert said.cause.frames == (7,) and said.cause.connections == (1,)
+
+
+@pytest.mark.parametrize(
+    ("verb", "truncated", "doubtful"), [("Send", 0, False), ("Send", 9, True), ("RDMA Read", 9, False)]
+)
+def test_of_truncated_frames_no_icrc_shows_that_a_request_with_the_same_psn_is_not_a_damaged_one(
+    verb: str, truncated: int, doubtful: bool
+) -> None:
+    wrong = connection(1, reused_psns=(ReusedPsn(7, 1, 202, "Send", 3, verb),))
+    (said,) = found(facts(many(20, on=wrong), (), (wrong,), truncated_frames=truncated), "psn-reused")
+    assert said.severity == (Severity.WARNING if doubtful else Severity.PROBLEM)
+    assert (DAMAGE_UNKNOWN in said.cause.weakened_by) == doubtful
 
 
 @silent("psn-reused")
