@@ -61,7 +61,7 @@ from .rule import (
     precedes,
 )
 from .transaction import (
-    NONE_MISSING,
+    NONE_LACKING,
     BackChannel,
     Claim,
     CreditState,
@@ -69,6 +69,7 @@ from .transaction import (
     Transaction,
     claims,
     delivers,
+    lacking,
     remember,
 )
 
@@ -712,7 +713,7 @@ def _routine_call_of(rpc: Rpc, call: Message, flow: CreditState | None) -> bool:
         or flow is None
         or flow.limit is None
         or flow.outstanding > flow.limit
-        or flow.missing != NONE_MISSING
+        or lacking(rpc.connection, 0, flow.since, call.frame) != NONE_LACKING
         or not routine_procedure(rpc.program, rpc.version, rpc.procedure, rpc.operations)
         or (rpc.version == 3 and rpc.program == NFS and _captured(call) and not _holds_arguments(rpc, call))
     )

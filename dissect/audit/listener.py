@@ -51,13 +51,14 @@ from .events import (
 )
 from .rule import Subject
 from .transaction import (
-    NONE_MISSING,
+    NONE_LACKING,
     REMEMBERED,
     BackChannel,
     CreditGrants,
     CreditState,
     LastXids,
     Transaction,
+    lacking,
     offers,
     remember,
 )
@@ -403,7 +404,7 @@ class RoutineRows:
         if uniform and requested and highest > limit:
             highest = base + self._outstanding_within(called, answered)
         frames = self.call_frames[self.called : called][-1:]
-        torn = bool(frames) and grants.missing(0, frames[0]) != NONE_MISSING
+        torn = bool(frames) and self._lacks(frames[0])
         if not uniform or torn or (requested and highest > limit):
             self._step(called, answered, base)
         elif requested:
@@ -414,6 +415,11 @@ class RoutineRows:
             grants.last_reply[0] = max(grants.last_reply[0], self.reply_frames[answered - 1])
         self._pass(called, answered)
         self.called, self.answered = called, answered
+
+    def _lacks(self, frame: int) -> bool:
+        """Whether anything seems to be missing between the last reply and a call in that frame."""
+        grants = self._state.grants
+        return lacking(grants.conversation.connection, 0, grants.last_reply[0], frame) != NONE_LACKING
 
     def _outstanding_within(self, called: int, answered: int) -> int:
         """The highest number of calls outstanding at a time, of those that happen."""
@@ -431,8 +437,7 @@ class RoutineRows:
                 reply += 1
             outstanding += 1
             flow = grants.flow(0, self.requested[call], self.call_times[call], outstanding)
-            flow = flow._replace(missing=grants.missing(0, self.call_frames[call]))
-            if flow.limit is None or outstanding > flow.limit or flow.unseen or flow.doubt:
+            if flow.limit is None or outstanding > flow.limit or self._lacks(self.call_frames[call]):
                 self.exceeding[self.numbers[call]] = flow
         for behind in range(reply, answered):
             grants.grant(0, self.granted[behind], self.reply_times[behind])

@@ -24,6 +24,7 @@ from ..rpcrdma.memory import REORDERED
 from ..rpcrdma.messages import Message
 from ..rpcrdma.reassembly import call_stream_prefix, claimed_prefix, reply_stream_prefix
 from ..rpcrdma.rpcs import ChunkUse, Rpc, SegmentUse
+from ..transport.connection import Connection
 from ..transport.operations import Operation
 from .rule import CHUNKS, GSS, NOMSG, READS, REPLY, RETURNS, SECOND, Subject, beheaded, gaps, gaps_between, gaps_seen
 
@@ -60,12 +61,13 @@ class LastXids:
             del self._xids[:-REMEMBERED]
 
 
+UNSEEN_CALLS = "calls may be missing from the capture since the last reply"
 CALL_NOT_WHOLE = "the call's Payload stream is not all in the capture"
 LOOKED_AT = 1 << 20
 """Bytes of a long message that are looked at."""
 
 
-NONE_MISSING = 0, False
+NONE_LACKING = 0, False
 
 
 class CreditState(NamedTuple):
@@ -80,21 +82,16 @@ class CreditState(NamedTuple):
     granted: int | None
     unmatched: int = 0
     """Replies that fit no call, and may be those of calls that count as outstanding."""
-    missing: tuple[int, bool] = NONE_MISSING
-    """Packets of the caller that the capture lacks since the last reply, and whether it lacks any of the other end."""
+    since: int = 1 << 62
+    """Frame of the last reply before it; behind all where nothing before it is asked for."""
 
-    @property
-    def unseen(self) -> str:
-        """Why calls before this one may be missing; '' where none are."""
-        return "calls may be missing from the capture since the last reply" if self.missing[0] else ""
 
-    @property
-    def doubt(self) -> str:
-        """Why a call that seems to be within the limit may not be; '' where it is."""
-        packets, granted = self.missing
-        if self.limit is not None and packets and self.outstanding + packets > self.limit:
-            return self.unseen
-        return "a reply that lowered the grant may be missing" if granted and self.outstanding > 1 else ""
+def lacking(connection: Connection, caller: int, since: int, frame: int) -> tuple[int, bool]:
+    """Packets of the caller that the capture lacks between two frames, and whether it lacks any of the other end."""
+    if not any(connection.gaps):
+        return NONE_LACKING
+    own, theirs = (gaps_seen(connection, end, since, frame) for end in (caller, 1 - caller))
+    return sum(gap.end - gap.start for gap in own), bool(theirs)
 
 
 class HandleStep(NamedTuple):
@@ -137,6 +134,29 @@ class Transaction(Subject):
     def endpoint(self, role: str) -> int:
         caller = 1 if self.rpc.backward else 0
         return caller if role == "requester" else 1 - caller
+
+    def _lacking(self) -> tuple[int, bool]:
+        """``lacking`` between the last reply before the call and it.
+
+        Only when it is judged: what seems to be missing may come late.
+        """
+        if self.flow is None or self.rpc.call is None:
+            return NONE_LACKING
+        return lacking(self.connection, self.endpoint("requester"), self.flow.since, self.rpc.call.frame)
+
+    @property
+    def unseen_calls(self) -> str:
+        """Why calls before this one may be missing; '' where none are."""
+        return UNSEEN_CALLS if self._lacking()[0] else ""
+
+    @property
+    def credit_doubt(self) -> str:
+        """Why a call that seems to be within the limit may not be; '' where it is."""
+        packets, granted = self._lacking()
+        assert self.flow is not None
+        if self.flow.limit is not None and packets and self.flow.outstanding + packets > self.flow.limit:
+            return UNSEEN_CALLS
+        return "a reply that lowered the grant may be missing" if granted and self.flow.outstanding > 1 else ""
 
     @property
     def role(self) -> str:
@@ -650,20 +670,10 @@ class CreditGrants:
         """A call takes a credit; ``outstanding`` counts it."""
         message = transaction.rpc.call
         assert message is not None
-        flow = self.flow(caller, message.header.credits or 0, message.time, outstanding)
-        missing = self.missing(caller, message.frame)
-        transaction.flow = flow if missing == NONE_MISSING else flow._replace(missing=missing)
+        transaction.flow = self.flow(caller, message.header.credits or 0, message.time, outstanding)
         self.unrelieved[caller].append(transaction)
         if len(self.unrelieved[caller]) > REMEMBERED:
             del self.unrelieved[caller][: REMEMBERED // 2]
-
-    def missing(self, caller: int, frame: int) -> tuple[int, bool]:
-        """``CreditState.missing`` of a call in that frame."""
-        connection, last = self.conversation.connection, self.last_reply[caller]
-        if not any(connection.gaps):
-            return NONE_MISSING
-        own, theirs = (gaps_seen(connection, end, last, frame) for end in (caller, 1 - caller))
-        return sum(gap.end - gap.start for gap in own), bool(theirs)
 
     def flow(self, caller: int, credits: int, time: int, outstanding: int) -> CreditState:
         """The credits in force for a call that requests ``credits`` at ``time`` (ns)."""
@@ -673,12 +683,13 @@ class CreditGrants:
         if outstanding == 1:
             self.explained[caller] = self.conversation.unmatched_replies[caller]
         unmatched = self.unmatched(caller)
+        since = self.last_reply[caller]
         if grant is None:
-            return CreditState(outstanding, None, None, None, unmatched)
+            return CreditState(outstanding, None, None, None, unmatched, since)
         before, until = self.higher[caller]
         highest = max(grant, before) if time < until else grant
         limits = min(requested, max(1, grant)), min(requested, max(1, highest))
-        return CreditState(outstanding, *limits, grant, unmatched)
+        return CreditState(outstanding, *limits, grant, unmatched, since)
 
     def unmatched(self, caller: int) -> int:
         """Replies that fit no call, and may be those of calls that count as outstanding."""

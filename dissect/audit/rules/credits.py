@@ -45,7 +45,7 @@ def exceeded(transaction: Transaction, source: str) -> Judgement | None:
         unseen = not transaction.start_known or transaction.missed(transaction.endpoint("responder"))
         return undecidable("the grant is not in the capture") if unseen and flow.outstanding > 1 else None
     if flow.outstanding <= flow.limit:
-        return undecidable(flow.doubt) if flow.doubt else PASSED
+        return undecidable(transaction.credit_doubt) if transaction.credit_doubt else PASSED
     if reason := transaction.missed(transaction.endpoint("responder")):
         return undecidable(reason)
     if flow.outstanding - flow.unmatched <= flow.limit:
@@ -96,7 +96,7 @@ def first_alone(transaction: Transaction) -> Judgement | None:
     if not transaction.start_known:
         return undecidable("the connection began before the capture did")
     if flow.outstanding == 1:
-        return undecidable(flow.unseen) if flow.unseen else PASSED
+        return undecidable(transaction.unseen_calls) if transaction.unseen_calls else PASSED
     if flow.unmatched:
         return undecidable(UNMATCHED)
     responder = transaction.endpoint("responder")
@@ -124,8 +124,7 @@ def xid_reused(transaction: Transaction) -> Judgement | None:
     if rpc.call is None:
         return None
     if XID_IN_USE not in rpc.notes:
-        unseen = transaction.flow.unseen if transaction.flow is not None else ""
-        return undecidable(unseen) if unseen else PASSED
+        return undecidable(transaction.unseen_calls) if transaction.unseen_calls else PASSED
     responder = transaction.endpoint("responder")
     if reason := transaction.missed(responder) or beheaded(transaction.connection, responder):
         return undecidable(reason)

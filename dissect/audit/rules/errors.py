@@ -7,7 +7,7 @@ from ...layers.rpcrdma_codes import ERR_CHUNK, ERR_INVAL_OPTION, ERR_VERS, ERROR
 from ...onc.binding import ENDS_INSIDE
 from ..events import RefusableMessage, SentMessage
 from ..rule import ERROR, FIRST, PASSED, REPLY, Judgement, Level, beheaded, gaps, rule, undecidable, violation
-from ..transaction import CALL_NOT_WHOLE, Transaction
+from ..transaction import CALL_NOT_WHOLE, LOOKED_AT, Transaction
 
 MUST, SHOULD, STATED = Level.MUST, Level.SHOULD, Level.STATED
 
@@ -306,6 +306,8 @@ def garbage_args(transaction: Transaction) -> Judgement | None:
     if rpc.call.header.problem and not rpc.call.header.truncated:
         return None
     if not transaction.call_whole and (transaction.bound or transaction.call_head is None):
+        if len(transaction.call_stream) >= LOOKED_AT:
+            return None
         kept = rpc.procedure == NULL or rpc.status == "NFS4ERR_BADXDR" or not transaction.may_succeed
         return None if kept else undecidable(CALL_NOT_WHOLE)
     if items is None or ENDS_INSIDE not in items.problem or transaction.unplaced_chunks:

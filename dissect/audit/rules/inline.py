@@ -52,7 +52,7 @@ def threshold(sent: SentMessage) -> tuple[int | None, str]:
 def compare_second(sent: SentMessage, limit: int | None, why: str) -> Judgement:
     """The same for version 2, where sizes change."""
     if limit is None:
-        return PASSED if sent.length <= DEFAULT_INLINE and sent.message.operation.end_known else undecidable(why)
+        return compare(sent, DEFAULT_INLINE, why) if sent.length <= DEFAULT_INLINE else undecidable(why)
     if sent.terms is not None and limit < sent.length <= sent.terms.larger:
         return undecidable("the size was lowered less than a second before, and the sender may not have known")
     if sent.length > limit and (reason := sent.missed(1 - sent.sender)):

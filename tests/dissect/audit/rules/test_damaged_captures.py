@@ -25,6 +25,7 @@ from playbook.audits import (
     shorter,
     total,
 )
+from playbook.capture import frame_batches
 from playbook.iwarp import IwarpCapture, IwarpWire
 from playbook.packets import Packet
 from playbook.rpc import opaque, u32
@@ -57,6 +58,7 @@ from playbook.violations.scripts import (
     sized,
 )
 from rdmascope.dissect.audit.auditor import Auditor
+from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 
 DAMAGES = (late, gapped, shorter, short, longer)
 UNDECIDED = {
@@ -771,3 +773,32 @@ def test_a_session_that_is_captured_behind_the_first_callback_was_offered_before
     auditor = audit(wire, faults.swap(wire.packets, asked, behind - asked + late))
     assert broken_rules(auditor) == set()
     assert total(auditor, "V1-BACKWARD-UNANNOUNCED").undecidable
+
+
+@pytest.mark.parametrize("step", [1, 1000])
+def test_a_gap_that_a_late_reply_fills_hides_no_lower_grant(step: int) -> None:
+    wire = Wire(seed=2)
+    connection = wire.connect(acks="message")
+    reply(call(connection, nfs3.getattr_()), nfs3.getattr_reply())
+    calls = [call(connection, nfs3.getattr_()) for _ in range(3)]
+    for answered in calls[:2]:
+        reply(answered, nfs3.getattr_reply())
+    for answered in (calls[2], call(connection, nfs3.getattr_())):
+        reply(answered, nfs3.getattr_reply())
+    capture = Capture(wire, faults.swap(wire.packets, 15, 2))
+    auditor = Auditor()
+    analyzer = Analyzer(listener=auditor.listener)
+    for batch in frame_batches(capture.frames, range(step, len(capture.frames), step)):
+        analyzer.feed(batch)
+    analyzer.finish()
+    auditor.finish(analyzer.conversations)
+    assert (total(auditor, "V1-CREDIT-EXCEEDED").passed, total(auditor, "V1-CREDIT-EXCEEDED").undecidable) == (4, 0)
+
+
+def test_a_send_without_its_first_packet_fits_no_buffer_for_sure() -> None:
+    wire = Wire(seed=5, mtu=4096)
+    wire.version = 2
+    near_misses.call_of(wire, 1024, 5000)
+    hello(wire.connections[0])
+    whole, torn = (total(audit(wire, packets), "V2-INLINE-4096") for packets in (None, faults.drop(wire.packets, [7])))
+    assert whole.violated == 1 and (torn.violated, torn.undecidable) == (0, 1)
