@@ -358,19 +358,23 @@ def connections_unanswered(facts: Facts, limits: Limits) -> Iterator[Cause]:
 
 
 def _asked_in_vain(facts: Facts, connections: Sequence[Connection]) -> int:
-    """Nanoseconds from the first to the last time that each client asked each server for these connections, and got
-    none in between."""
+    """Nanoseconds from the first to the last time that each client asked each server for these connections, while it
+    had no other."""
     numbers = {connection.number for connection in connections}
     asked: dict[tuple[str, str, int | None], list[Connection]] = defaultdict(list)
     for conversation in facts.conversations:
         asked[service_of(conversation.connection)].append(conversation.connection)
-    lost = 0
+    lost = served = 0
     for of_service in asked.values():
         of_service.sort(key=attrgetter("first_time"))
         for in_vain, in_a_row in groupby(of_service, lambda connection: connection.number in numbers):
+            spans = [(connection.first_time, connection.last_time) for connection in in_a_row]
+            last = max(end for _, end in spans)
             if in_vain:
-                ends = [time for connection in in_a_row for time in (connection.first_time, connection.last_time)]
-                lost += max(ends) - min(ends)
+                lost += max(0, last - max(spans[0][0], served))
+            else:
+                served = max(served, last)
+        served = 0
     return lost
 
 

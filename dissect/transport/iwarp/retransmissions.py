@@ -19,7 +19,7 @@ from ...link.tcp import sack_blocks
 from ...named_tuple import NamedTuple
 from ...serial import TCP_SEQUENCE
 from ..connection import MAX_CONTRADICTED, Gap, fill_gaps, overlapping, with_gap
-from ..retransmissions import DUPLICATE, LATE, OpenRetransmission, Retransmission, SenderLedger, Silences
+from ..retransmissions import DUPLICATE, LATE, SHOWN_LATE, OpenRetransmission, Retransmission, SenderLedger, Silences
 
 MAX_COMPARED = 1 << 14
 """Segments of one batch among which an earlier transmission is looked for."""
@@ -428,8 +428,8 @@ class TcpRetransmissions:
         if gap is not None:
             asked = self._asked(max(start, gap.start), gap.frame, frame)
             cause = FAST if asked else TIMEOUT if time - gap.time >= TIMEOUT_LEAST else LATE
-            if self._was_acknowledged(int(sent.end[a]), frame):
-                asked, cause = None, LATE  # It had arrived: the capture has it late.
+            if time - gap.time < SHOWN_LATE and self._was_acknowledged(int(sent.end[a]), frame):
+                asked, cause = None, LATE
             seen: tuple[bool, int, int] = (False, gap.frame, gap.time)
             for at, end, damaged_frame, damaged_time in self._damaged:
                 if at <= start < end and damaged_frame < frame:

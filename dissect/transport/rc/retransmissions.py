@@ -19,7 +19,17 @@ from ...named_tuple import NamedTuple
 from ...serial import PSN
 from ..connection import Gap, fill_gaps, overlapping, with_gap
 from ..health import READ_REQUEST, NegativeAcknowledgement
-from ..retransmissions import DUPLICATE, LATE, NONE, OpenRetransmission, Retransmission, SenderLedger, Silences, Tally
+from ..retransmissions import (
+    DUPLICATE,
+    LATE,
+    NONE,
+    SHOWN_LATE,
+    OpenRetransmission,
+    Retransmission,
+    SenderLedger,
+    Silences,
+    Tally,
+)
 from .seen_psns import Parts, SentRequests, trimmed
 
 MAX_NAKS = 64
@@ -267,8 +277,8 @@ class RcRetransmissions:
             cause = "RNR NAK" if nak.waits else "NAK sequence error"
             return _opened(start, cause, nak.loss, nak, frame, time)
         if gap is not None:
-            # What was acknowledged before it is shown had arrived: the capture has it late.
-            late = not self._timed_out(gap.time, time) or any(self._responded(start, 0, frame))
+            late = not self._timed_out(gap.time, time)
+            late = late or (time - gap.time < SHOWN_LATE and any(self._responded(start, 0, frame)))
             loss, cause = _Loss("request", False, gap.frame, gap.time), LATE if late else "timeout"
             return _opened(start, cause, loss, None, frame, time)
         before = self.sent.sighting(start, frame)

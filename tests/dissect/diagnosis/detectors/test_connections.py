@@ -145,11 +145,12 @@ def test_refusals_count_for_as_long_as_a_client_asked_in_vain() -> None:
         connection(number, ended_by="REJ (Invalid Service ID)", bytes=[0, 0], first_time=begun, last_time=begun + 1)
         for number, begun in ((2, START), (3, START + 7 * SECOND))
     ]
-    (said,) = found(facts(many(20), (), (connection(1), *refused)), "connections-refused")
+    (said,) = found(facts(many(20), (), (connection(1, last_time=START), *refused)), "connections-refused")
     assert said.cause.lost == 7 * SECOND + 1
-    served = connection(4, first_time=START + 2 * SECOND)
-    (said,) = found(facts(many(20, on=served), (), (*refused, served)), "connections-refused")
-    assert said.cause.lost == 2
+    for begun, ended, lost in ((2, 3, 2), (-5, 9, 0), (-5, 4, 3 * SECOND + 1)):
+        served = connection(4, first_time=START + begun * SECOND, last_time=START + ended * SECOND)
+        (said,) = found(facts(many(20, on=served), (), (*refused, served)), "connections-refused")
+        assert said.cause.lost == lost
 
 
 @speaks("connections-unanswered")
@@ -159,7 +160,7 @@ def test_requests_that_nothing_answers() -> None:
         connection(number, ended_by="no answer to 4 REQs", bytes=[0, 0], first_frame=number, last_time=last)
         for number in (2, 3)
     ]
-    (said,) = found(facts(many(20), (), (connection(1), *asked)))
+    (said,) = found(facts(many(20), (), (connection(1, last_time=START), *asked)))
     assert said.kind == "connections-unanswered" and said.cause.count == 8 and said.cause.connections == (2, 3)
     assert "for 2 connections: no answer to 8 REQs in 7.00 s" in said.cause.text
     assert said.cause.lost == 7 * SECOND
