@@ -196,9 +196,10 @@ def gaps(connection: Connection, *senders: int) -> str:
 def gaps_seen(connection: Connection, sender: int, first: int, last: int) -> Sequence[Gap]:
     """What of an end's packets is missing, as seen behind frame ``first`` and not behind ``last``."""
     gaps = connection.gaps[sender]
-    if not gaps:
+    begin = bisect_right(gaps, first, key=_FRAME)
+    if begin == len(gaps) or gaps[begin].frame > last:
         return ()
-    return gaps[bisect_right(gaps, first, key=_FRAME) : bisect_right(gaps, last, key=_FRAME)]
+    return gaps[begin : bisect_right(gaps, last, key=_FRAME)]
 
 
 def gaps_between(connection: Connection, sender: int, first: int, last: int) -> str:
