@@ -57,10 +57,10 @@ MAX_RETRANSMISSIONS = 4096
 """Single ones that are remembered of each sender, the last ones; all are counted."""
 
 LATE = "late"
-SHOWN_LATE = 50_000_000
-"""Nanoseconds by which captures show a packet late; of what was acknowledged before it is shown, and comes later than
-that, another copy is missing: senders wait for longer before they send again."""
 """Came late, but nothing shows that it was sent twice."""
+SHOWN_LATE = 50_000_000
+"""Nanoseconds by which a capture may show a packet late.  What was acknowledged before it is shown, and comes even
+later, was sent twice, and one of the two is missing: senders wait for longer before they send again."""
 DUPLICATE = "duplicate"
 
 CAUSES = (
