@@ -88,6 +88,11 @@ def undecidable(reason: str) -> Judgement:
     return Judgement(UNDECIDABLE, reason=reason)
 
 
+def undecidable_if(reason: str) -> Judgement | None:
+    """Undecidable where there is a reason; '' is none."""
+    return undecidable(reason) if reason else None
+
+
 class Subject:
     """Common to all nouns."""
 

@@ -21,6 +21,7 @@ from ..rule import (
     Level,
     rule,
     undecidable,
+    undecidable_if,
     violation,
 )
 from ..transaction import CALL_NOT_WHOLE, Transaction, call_leftover, reply_leftover
@@ -34,7 +35,7 @@ def _call(transaction: Transaction) -> Judgement | None:
     if rpc.call is None:
         return None
     if rpc.call.header.problem:
-        return undecidable(transaction.unread) if transaction.unread else None
+        return undecidable_if(transaction.unread)
     if not transaction.reduced:
         return None
     if transaction.sealed or (rpc.gss is not None and rpc.gss.procedure != RPCSEC_GSS_DATA):
@@ -230,7 +231,7 @@ def count_match(transaction: Transaction) -> Judgement | None:
         else:
             return violation(f"count {item.count} of {item.name}, and Write chunk {item.chunk + 1} returns {returned}",
                              "the same number", *transaction.frames)  # fmt: skip
-    return undecidable(missing) if missing else judged
+    return undecidable_if(missing) or judged
 
 
 def _nowhere(transaction: Transaction, item: DataItem) -> bool:

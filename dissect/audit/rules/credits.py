@@ -6,14 +6,14 @@ from ...layers.rpcrdma_codes import PROCEDURE_NAMES, RDMA_ERROR, RDMA_MSG, RDMA_
 from ...onc.rpc_header import is_callback
 from ...rpcrdma.xid_reuse import XID_IN_USE
 from ..events import SentMessage
-from ..rule import PASSED, REPLY, Judgement, Level, beheaded, rule, undecidable, violation
+from ..rule import PASSED, REPLY, Judgement, Level, beheaded, rule, undecidable, undecidable_if, violation
 from ..transaction import Transaction
 from .header import DIRECTION_UNKNOWN
 
 MUST, STATED = Level.MUST, Level.STATED
 
 UNMATCHED = "a reply fits no call by its XID, and may be the one that is missing"
-OVERTAKEN = "the capture shows a reply later than it was sent"
+OVERTAKEN = "a reply that the capture shows too late may have come before the call"
 
 
 @rule("V1-CREDIT-ZERO", "A granted credit value is never zero", MUST,
@@ -45,7 +45,7 @@ def exceeded(transaction: Transaction, source: str) -> Judgement | None:
         unseen = not transaction.start_known or transaction.missed(transaction.endpoint("responder"))
         return undecidable("the grant is not in the capture") if unseen and flow.outstanding > 1 else None
     if flow.outstanding <= flow.limit:
-        return undecidable(transaction.credit_doubt) if transaction.credit_doubt else PASSED
+        return undecidable_if(transaction.credit_doubt) or PASSED
     if reason := transaction.missed(transaction.endpoint("responder")):
         return undecidable(reason)
     if flow.outstanding - flow.unmatched <= flow.limit:
@@ -96,7 +96,7 @@ def first_alone(transaction: Transaction) -> Judgement | None:
     if not transaction.start_known:
         return undecidable("the connection began before the capture did")
     if flow.outstanding == 1:
-        return undecidable(transaction.unseen_calls) if transaction.unseen_calls else PASSED
+        return undecidable_if(transaction.unseen_calls) or PASSED
     if flow.unmatched:
         return undecidable(UNMATCHED)
     responder = transaction.endpoint("responder")
@@ -124,7 +124,7 @@ def xid_reused(transaction: Transaction) -> Judgement | None:
     if rpc.call is None:
         return None
     if XID_IN_USE not in rpc.notes:
-        return undecidable(transaction.unseen_calls) if transaction.unseen_calls else PASSED
+        return undecidable_if(transaction.unseen_calls) or PASSED
     responder = transaction.endpoint("responder")
     if reason := transaction.missed(responder) or beheaded(transaction.connection, responder):
         return undecidable(reason)

@@ -6,7 +6,20 @@ from ...layers.oncrpc_codes import GARBAGE_ARGS
 from ...layers.rpcrdma_codes import ERR_CHUNK, ERR_INVAL_OPTION, ERR_VERS, ERROR_NAMES, RDMA_ERROR, RDMA_MSG
 from ...onc.binding import ENDS_INSIDE
 from ..events import RefusableMessage, SentMessage
-from ..rule import ERROR, FIRST, PASSED, REPLY, Judgement, Level, beheaded, gaps, rule, undecidable, violation
+from ..rule import (
+    ERROR,
+    FIRST,
+    PASSED,
+    REPLY,
+    Judgement,
+    Level,
+    beheaded,
+    gaps,
+    rule,
+    undecidable,
+    undecidable_if,
+    violation,
+)
 from ..transaction import CALL_NOT_WHOLE, LOOKED_AT, Transaction
 
 MUST, SHOULD, STATED = Level.MUST, Level.SHOULD, Level.STATED
@@ -40,7 +53,7 @@ def error_xid(sent: SentMessage) -> Judgement | None:
     Wrong: the same, RDMA_ERROR 0.
     """
     if sent.header.procedure is None:
-        return undecidable(sent.unread) if sent.unread else None
+        return undecidable_if(sent.unread)
     if sent.xid_seen:
         return PASSED
     if not sent.start_known:
@@ -64,7 +77,7 @@ def error_version(sent: SentMessage) -> Judgement | None:
     call = sent.rpc.call if sent.rpc is not None and sent.rpc.call is not None else sent.answers
     version, possible = sent.header.version, sent.peer_versions
     if sent.header.procedure is None:
-        return undecidable(sent.unread) if sent.unread else None
+        return undecidable_if(sent.unread)
     if sent.header.length < 8 or not (sent.xid_seen or call):
         return None  # V1-ERROR-XID
     if call is None:

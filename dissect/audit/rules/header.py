@@ -13,7 +13,19 @@ from ...layers.rpcrdma_codes import (
 )
 from ...onc.xdr import word
 from ..events import SentMessage
-from ..rule import ERROR, FIRST, NOMSG, PASSED, Judgement, Level, OfMessage, rule, undecidable, violation
+from ..rule import (
+    ERROR,
+    FIRST,
+    NOMSG,
+    PASSED,
+    Judgement,
+    Level,
+    OfMessage,
+    rule,
+    undecidable,
+    undecidable_if,
+    violation,
+)
 from ..transaction import Transaction
 
 MUST, STATED = Level.MUST, Level.STATED
@@ -45,17 +57,12 @@ def version(sent: SentMessage) -> Judgement | None:
     return violation(f"rdma_vers is {sent.header.version}", "1")
 
 
-def _hidden(sent: SentMessage) -> Judgement | None:
-    """Nothing is judged, unless what would be is not in the capture."""
-    return undecidable(sent.unread) if sent.unread else None
-
-
 def _procedure(sent: SentMessage, unwanted: int) -> Judgement | None:
     procedure = sent.header.procedure
     if not _version_one(sent):
         return None
     if procedure is None:
-        return _hidden(sent)
+        return undecidable_if(sent.unread)
     if procedure != unwanted:
         return PASSED
     return violation(f"rdma_proc is {procedure}, {PROCEDURE_NAMES[procedure]}", "RDMA_MSG, RDMA_NOMSG or RDMA_ERROR")
@@ -102,7 +109,7 @@ def proc_unknown(sent: SentMessage) -> Judgement | None:
     if not _version_one(sent) or procedure in (RDMA_MSGP, RDMA_DONE):
         return None
     if procedure is None:
-        return _hidden(sent)
+        return undecidable_if(sent.unread)
     if procedure in PROCEDURE_NAMES:
         return PASSED
     return violation(f"rdma_proc is {procedure}", "0 (RDMA_MSG), 1 (RDMA_NOMSG) or 4 (RDMA_ERROR)")
@@ -187,7 +194,7 @@ def inline_payload(sent: SentMessage) -> Judgement | None:
     """Whether a Payload stream follows an RDMA_MSG."""
     header = sent.header
     if header.procedure not in (None, RDMA_MSG) or header.problem:
-        return _hidden(sent) if header.procedure in (None, RDMA_MSG) else None
+        return undecidable_if(sent.unread) if header.procedure in (None, RDMA_MSG) else None
     inline = sent.message.inline_length
     if inline >= 4:
         return PASSED
@@ -217,7 +224,7 @@ def nomsg_payload(sent: SentMessage) -> Judgement | None:
     if sent.header.procedure not in (None, RDMA_NOMSG):
         return None
     if sent.header.problem:
-        return _hidden(sent)
+        return undecidable_if(sent.unread)
     return nothing_follows(sent, "the chunk lists")
 
 
@@ -277,7 +284,7 @@ def error_payload(sent: SentMessage) -> Judgement | None:
 
 def nothing_behind(sent: SentMessage) -> Judgement | None:
     """Whether an RDMA_ERROR ends where it should."""
-    return _hidden(sent) if sent.header.problem else nothing_follows(sent, "the error")
+    return undecidable_if(sent.unread) if sent.header.problem else nothing_follows(sent, "the error")
 
 
 def nothing_follows(sent: OfMessage, what: str) -> Judgement:

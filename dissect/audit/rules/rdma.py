@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...layers.characteristics_codes import BKREQSUP_GENL, XCHAR_BRS
 from ..events import RdmaOperation
-from ..rule import PASSED, Judgement, Level, rule, undecidable, violation
+from ..rule import PASSED, Judgement, Level, rule, undecidable, undecidable_if, violation
 
 MUST, STATED = Level.MUST, Level.STATED
 
@@ -96,7 +96,7 @@ def rdma_after_reply(movement: RdmaOperation) -> Judgement | None:
     """
     rpc, operation = movement.rpc, movement.operation
     if movement.place == "inside":
-        return undecidable(movement.unseen_reply) if movement.unseen_reply else PASSED
+        return undecidable_if(movement.unseen_reply) or PASSED
     if movement.place == "outside" and (reason := _unseen(movement)):
         return undecidable(reason)
     if movement.place != "late" or movement.delivers:

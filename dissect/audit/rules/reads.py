@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from ...layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
 from ..events import PERSISTENT, PREDICTABLE, SentMessage
-from ..rule import CALL, CHUNKS, PASSED, READS, REPLY, Judgement, Level, rule, undecidable, violation
+from ..rule import CALL, CHUNKS, PASSED, READS, REPLY, Judgement, Level, rule, undecidable, undecidable_if, violation
 from ..transaction import CALL_NOT_WHOLE, HandleStep, Transaction
 
 MUST, SHOULD, STATED = Level.MUST, Level.SHOULD, Level.STATED
@@ -18,7 +18,7 @@ HEAD = 40
 def _reads(sent: SentMessage) -> Judgement | None:
     """Whether the Read list of a call can be judged; PASSED where it can."""
     if sent.header.problem:
-        return undecidable(sent.unread) if sent.unread else None
+        return undecidable_if(sent.unread)
     return PASSED if sent.is_call and sent.header.reads else None
 
 
@@ -112,7 +112,7 @@ def long_call_position(transaction: Transaction) -> Judgement | None:
     if call is None or call.header.procedure not in (None, RDMA_NOMSG):
         return None
     if call.header.problem:
-        return undecidable(transaction.unread) if transaction.unread else None
+        return undecidable_if(transaction.unread)
     at = call.header.reads[0].position
     if all(chunk.position for chunk in call.header.reads):
         return violation(f"its Read chunk is at Position {at}", "Position 0", call.frame)
@@ -144,7 +144,7 @@ def read_in_reply(sent: SentMessage) -> Judgement | None:
     if header.reads and sent.is_call is False:
         return violation(f"a Read list of {len(header.reads)} chunks", "an empty one")
     if header.problem:
-        return undecidable(sent.unread) if sent.unread else None
+        return undecidable_if(sent.unread)
     return PASSED
 
 

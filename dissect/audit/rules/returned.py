@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...layers.rpcrdma_codes import RDMA_ERROR, RDMA_MSG, RDMA_NOMSG
 from ...rpcrdma.conversation import DEFAULT_INLINE
 from ...rpcrdma.rpcs import ChunkUse
-from ..rule import CHUNKS, NOMSG, PASSED, RETURNS, Judgement, Level, gaps, rule, undecidable, violation
+from ..rule import CHUNKS, NOMSG, PASSED, RETURNS, Judgement, Level, gaps, rule, undecidable, undecidable_if, violation
 from ..transaction import Transaction, claims, delivers
 
 REPLY_HEADER = 24
@@ -81,7 +81,7 @@ def reply_chunk_size(transaction: Transaction) -> Judgement | None:
     """
     chunk, call = transaction.reply_chunk, transaction.rpc.call
     if call is not None and call.header.problem:
-        return undecidable(transaction.unread) if transaction.unread else None
+        return undecidable_if(transaction.unread)
     if chunk is None:
         return None
     if chunk.returned is not None and chunk.returned > chunk.advertised:
@@ -121,7 +121,7 @@ def reply_chunk_provided(transaction: Transaction) -> Judgement | None:
     wanted = transaction.asked_bytes
     if wanted is None:
         unknown = "" if transaction.reply_chunk is not None else transaction.asked_unknown
-        return undecidable(unknown) if unknown else None
+        return undecidable_if(unknown)
     if transaction.reply_chunk is not None:
         return PASSED
     limit, source = longest_reply(transaction)
@@ -255,7 +255,7 @@ def write_fill_order(transaction: Transaction) -> Judgement | None:
                 )  # fmt: skip
             missing = transaction.unwritten
         judged = PASSED
-    return undecidable(missing) if missing else judged
+    return undecidable_if(missing) or judged
 
 
 @rule("V1-WRITE-UNFILLED", "An unfilled segment returns length zero", SHOULD,
@@ -417,7 +417,7 @@ def write_no_pad(transaction: Transaction) -> Judgement | None:
             seen = f"Write chunk {number + 1}: {written} bytes written and {chunk.returned} returned"
             return violation(f"{seen} for an item of {count}", f"{count} written", *transaction.frames)
         judged = PASSED
-    return undecidable(missing) if missing else judged
+    return undecidable_if(missing) or judged
 
 
 def _counts(transaction: Transaction) -> dict[int, int]:

@@ -55,6 +55,7 @@ from ..rule import (
     gaps_between,
     rule,
     undecidable,
+    undecidable_if,
     violation,
 )
 from ..transaction import Transaction
@@ -175,7 +176,7 @@ def experimental(option: SentOption) -> Judgement | None:
     Wrong: identifier 4294967040 between implementations of different makers.
     """
     if not option.values:
-        return undecidable(option.truncated) if option.truncated else None
+        return undecidable_if(option.truncated)
     experimental = [value.which for value in option.values if value.experimental]
     if not experimental:
         return PASSED
@@ -365,7 +366,7 @@ def support(refusable: RefusableMessage) -> Judgement | None:
     refused = answer is not None and answer.header.procedure == RDMA_ERROR and answer.header.error == ERR_INVAL_OPTION
     if not shown:
         missing = gaps(refusable.connection, 1 - refusable.sender) if refused else ""
-        return undecidable(missing) if missing else None
+        return undecidable_if(missing)
     if refused:
         return violation(f"{option_name(number)} refused by an end that sends {option_name(shown[0])}", "no refusal")
     if answer is None and (reason := refusable.missed(1 - refusable.sender)):
@@ -486,7 +487,7 @@ def receive_buffer_requested(sent: SentMessage) -> Judgement | None:
     if not wishes:
         least = CHARACTERISTICS[XCHAR_RBSIZ].default
         missing = gaps_between(sent.connection, sent.sender, 0, frame) if sent.length > least else ""
-        return undecidable(missing) if missing else None
+        return undecidable_if(missing)
     size, asked = min(wishes)
     return compare_second(sent, size, f"asked for in frame {asked}")
 
@@ -512,7 +513,7 @@ def receive_4096(option: SentOption) -> Judgement | None:
         return None
     sizes = [value.value for value in values if value.which == XCHAR_RBSIZ and value.value is not None]
     if not sizes:
-        return undecidable(option.truncated) if option.truncated else None
+        return undecidable_if(option.truncated)
     least = CHARACTERISTICS[XCHAR_RBSIZ].default
     small = [size for size in sizes if size < least]
     return violation(f"a Receive Buffer Size of {small[0]}", f"at least {least}") if small else PASSED
@@ -533,7 +534,7 @@ def backward_required(option: SentOption) -> Judgement | None:
         return None
     levels = [value.value for value in option.values if value.which == XCHAR_BRS and value.value is not None]
     if not levels:
-        return undecidable(option.truncated) if option.truncated else None
+        return undecidable_if(option.truncated)
     if BKREQSUP_NONE not in levels:
         return PASSED
     return violation("Backward Request Support BKREQSUP_NONE, which xcharext-02, 3.3, defines",
@@ -613,7 +614,7 @@ def procedure(sent: SentMessage) -> Judgement | None:
     Wrong: rdma_proc 3, RDMA_DONE, in a message of version 2.
     """
     if sent.header.procedure is None:
-        return undecidable(sent.unread) if sent.unread else None
+        return undecidable_if(sent.unread)
     if sent.header.procedure in PROCEDURE_NAMES_2:
         return PASSED
     return violation(
@@ -884,7 +885,7 @@ def reply_version(transaction: Transaction) -> Judgement | None:
     supported = call.header.version == 1 or transaction.version_supported
     if not supported:
         unseen = gaps(transaction.connection, transaction.endpoint("responder")) if call.header.version == 2 else ""
-        return undecidable(unseen) if unseen else None
+        return undecidable_if(unseen)
     seen = f"{procedure_name(reply.header.version, reply.header.procedure)} of version {reply.header.version}"
     return violation(f"{seen} in answer to version {call.header.version}", f"version {call.header.version}",
                      call.frame, reply.frame)  # fmt: skip
