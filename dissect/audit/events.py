@@ -308,7 +308,7 @@ class RefusableMessage(OfMessage):
     rpc: Rpc | None = None
     option: SentOption | None = None
     other_answer: bool = False
-    """A ROPT_REQXCH: while it waited, a ROPT_RESPXCH came that fits no request."""
+    """Behind it came an RDMA_ERROR, or behind an option a ROPT_RESPXCH, that fits no message."""
     sent: Container[int] = ()
     """An option: the rdma_opttypes that its receiver sends itself."""
 

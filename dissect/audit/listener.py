@@ -125,8 +125,6 @@ class Answers:
             asked = None if request is None else self.options[1 - sender].pop(request.xid, None)
             if asked is None:
                 self._remember_early(sent)
-                for waiting in self.options[1 - sender].values():
-                    waiting.other_answer = True
             self._answered(asked, message)
         message.detach()  # it may wait for long
         table = self.options[sender]
@@ -180,6 +178,16 @@ class Answers:
             for refusable in table.values():
                 self.give_up(refusable)
             table.clear()
+
+    def other_answer(self, refusable: RefusableMessage) -> bool:
+        """Whether behind a message came an answer to none that was seen, which may be meant for it."""
+        option = refusable.kind == "option"
+        return any(
+            sender != refusable.sender
+            and (early.header.procedure == RDMA_OPTIONAL if option else not early.xid_seen)
+            and early.message.frame > refusable.message.frame
+            for (sender, _), early in self._early.items()
+        )
 
     def _remember_early(self, sent: SentMessage) -> None:
         """An answer to nothing; a capture may show an answer just before its question."""
@@ -670,7 +678,7 @@ class AuditListener(Listener):
         self.xids[sender].add((header.xid,))
         if header.procedure == RDMA_ERROR:
             self._answered(1 - sender, header.xid, message.frame)
-        elif header.problem or header.truncated:
+        elif header.problem or header.truncated or header.chunks:
             self._unread(sender, UnreadCall(header.xid, message.frame))
         self.back_channel.other_sent(sender, message)
         self.settling.add(sent)
@@ -922,6 +930,7 @@ class AuditListener(Listener):
         if unanswered.sender == 1 and known:  # a client shows by calls of its own, too, that the connection went on
             answered = max(self.last_answered)
         unanswered.passed_over = answered > unanswered.message.frame
+        unanswered.other_answer = self.answers.other_answer(unanswered)
         self._judge(unanswered)
 
     def _answered(self, caller: int, xid: int, frame: int) -> None:

@@ -16,7 +16,6 @@ from ..rule import (
     READS,
     RETURNS,
     UNDECIDABLE,
-    VIOLATION,
     Judgement,
     Level,
     rule,
@@ -27,6 +26,9 @@ from ..rule import (
 from ..transaction import CALL_NOT_WHOLE, Transaction, call_leftover, reply_leftover
 
 MUST, SHOULD = Level.MUST, Level.SHOULD
+
+CREDENTIAL = 24
+"""Bytes of an RPC call before its credential (RFC 5531, 9)."""
 
 
 def _call(transaction: Transaction) -> Judgement | None:
@@ -42,9 +44,7 @@ def _call(transaction: Transaction) -> Judgement | None:
         return None  # V1-GSS-NO-REDUCTION, V1-GSS-MATERIAL
     if not transaction.call_whole:
         return undecidable(CALL_NOT_WHOLE)
-    if rpc.program is None:
-        return undecidable("the RPC call cannot be read")
-    return PASSED
+    return PASSED if rpc.program is not None else None  # where the whole of it is no RPC call
 
 
 @rule("V1-DDP-ELIGIBLE", "A Read chunk holds an item that may be reduced", MUST,
@@ -53,7 +53,7 @@ def ddp_eligible(transaction: Transaction) -> Judgement | None:
     """Every Read chunk behind Position 0 stands where the call has the data of WRITE, or the text of a symbolic link.
     Positions that cannot be an item's at all are V1-READ-POSITION-ALIGN's and V1-READ-POSITION-RANGE's; a second
     chunk that goes on with a long call is V1-LONG-CALL-POSITION's, one inside a reduced item V1-CHUNK-LENGTH-MATCH's.
-    Position 0 is that of a long call, and no item's in an RDMA_MSG.
+    No item of an RDMA_MSG is before the credential; Position 0 is that of a long call.
 
     Why: the receiver puts an item's bytes where the application wants them, which it knows for these items alone.
 
@@ -63,10 +63,10 @@ def ddp_eligible(transaction: Transaction) -> Judgement | None:
     """
     rpc, head = transaction.rpc, transaction.call_head
     if rpc.call is not None and rpc.call.header.procedure == RDMA_MSG and not rpc.call.header.problem:
-        first = sum(chunk.advertised for chunk in transaction.reads if chunk.position == 0)
-        if first:
-            seen = f"a Read chunk of {first} bytes at Position 0 of an RDMA_MSG"
-            return violation(seen, "WRITE data or a link's text", rpc.call.frame)
+        for position, size in rpc.call.header.reduced:
+            if size and position < CREDENTIAL and not position % 4:
+                seen = f"a Read chunk of {size} bytes at Position {position} of an RDMA_MSG"
+                return violation(seen, "WRITE data or a link's text", rpc.call.frame)
     if (state := _call(transaction)) is not PASSED:
         return state
     length = transaction.call_length
@@ -191,7 +191,7 @@ def reduce_required(transaction: Transaction) -> Judgement | None:
         elif item.count <= chunk.advertised and item.position + item.count <= len(transaction.reply_stream):
             seen = f"{item.count} bytes of {item.name} inline, and Write chunk {item.chunk + 1} has room for them"
             return violation(seen, "in the Write chunk", *transaction.frames)
-    if judged is None and results.problem:
+    if judged is None and not results.complete:
         return undecidable(f"the results cannot be followed: {results.problem}")
     return judged
 
@@ -226,8 +226,9 @@ def count_match(transaction: Transaction) -> Judgement | None:
         returned = chunk.returned or 0
         if item.count in (returned, returned - unfilled):
             judged = PASSED
-        elif not any(written) and len(chunk.segments) > 1 and transaction.unwritten:
-            missing = transaction.unwritten  # Segments that nothing was written to are V1-WRITE-UNFILLED's.
+        elif not any(written) and (len(chunk.segments) > 1 or not returned) and transaction.unwritten:
+            # Segments that nothing was written to are V1-WRITE-UNFILLED's, what returns less V1-WRITE-LENGTH-TRUE's.
+            missing = transaction.unwritten
         else:
             return violation(f"count {item.count} of {item.name}, and Write chunk {item.chunk + 1} returns {returned}",
                              "the same number", *transaction.frames)  # fmt: skip
@@ -371,7 +372,7 @@ def no_binding(transaction: Transaction) -> Judgement | None:
         return None
     if rpc.program is None or rpc.version is None:
         problem = rpc.call.header.problem and not rpc.call.header.truncated
-        return None if problem else undecidable("the RPC call cannot be read")
+        return None if problem or transaction.call_whole else undecidable("the RPC call cannot be read")
     if transaction.bound:
         return PASSED
     return violation(f"{program_name(rpc.program)} version {rpc.version} (program {rpc.program})",
@@ -394,9 +395,10 @@ def reply_no_binding(transaction: Transaction) -> Judgement | None:
     if rpc.call is None or rpc.reply is None or (rpc.call.header.problem and not rpc.call.header.truncated):
         return None
     reply = transaction.reply_head
-    if rpc.program is None or rpc.version is None:
-        return undecidable(CALL_NOT_WHOLE) if transaction.may_succeed and not transaction.call_whole else None
     ineligible = ddp_eligible(transaction)
+    wrong = ineligible.observed if ineligible is not None else ""
+    if not wrong and (rpc.program is None or rpc.version is None):
+        return undecidable(CALL_NOT_WHOLE) if transaction.may_succeed and not transaction.call_whole else None
     if transaction.bound and ineligible is None:
         return None
     if rpc.reply.header.procedure == RDMA_ERROR:
@@ -405,12 +407,11 @@ def reply_no_binding(transaction: Transaction) -> Judgement | None:
         return undecidable("the reply cannot be read")
     if not reply.accepted or reply.accept_status != SUCCESS:
         return PASSED
+    if wrong:
+        return violation(f"SUCCESS for a call with {wrong}", "GARBAGE_ARGS or RDMA_ERROR", *transaction.frames)
     if transaction.bound and ineligible is not None and ineligible.verdict == UNDECIDABLE:
         return undecidable(ineligible.reason)
     if not transaction.bound:
-        return violation(f"SUCCESS for {program_name(rpc.program)} version {rpc.version} (program {rpc.program})",
+        return violation(f"SUCCESS for {program_name(rpc.program or 0)} version {rpc.version} (program {rpc.program})",
                          "an error for a program without a known binding", *transaction.frames, note=True)  # fmt: skip
-    if ineligible is not None and ineligible.verdict == VIOLATION:
-        return violation(f"SUCCESS for a call with {ineligible.observed}", "GARBAGE_ARGS or RDMA_ERROR",
-                         *transaction.frames)  # fmt: skip
     return PASSED

@@ -33,7 +33,7 @@ def transfer_model(movement: RdmaOperation) -> Judgement | None:
         return PASSED
     conversation = movement.conversation
     settled, asked = conversation.negotiation.settled, conversation.negotiation.requested
-    if settled == 2 or (not settled and asked is not None and asked.version == 2):
+    if settled == 2 or (not settled and (asked is None or asked.version == 2)):
         support = conversation.in_force(XCHAR_BRS, 0, movement.operation.first_frame).value
         decided = settled and support not in (None, BKREQSUP_GENL)
         if reason := movement.out_of_step if decided else movement.missed(1):
@@ -54,7 +54,7 @@ def _unseen(movement: RdmaOperation) -> str:
         return reason
     if movement.calls_truncated:
         return "the chunk lists of a call are truncated in the capture"
-    return "the chunk lists of an open call cannot be decoded" if movement.calls_unread else ""
+    return "what an open call advertises is not known" if movement.calls_unread else ""
 
 
 @rule("V1-RDMA-OUTSIDE", "RDMA stays inside memory that was advertised", MUST,

@@ -336,8 +336,6 @@ def response_missing(refusable: RefusableMessage) -> Judgement | None:
         return None
     if refusable.answer is not None:
         return PASSED
-    if refusable.other_answer:
-        return undecidable("a ROPT_RESPXCH of another XID may be the answer")
     if reason := silent(refusable):
         return undecidable(reason)
     return violation("no answer, though a later call was answered", "ROPT_RESPXCH, or RDMA2_ERR_INVAL_OPTION")
@@ -427,7 +425,8 @@ def receive_buffer(sent: SentMessage) -> Judgement | None:
 @rule("XC-RBSIZ-SHRINK", "The Receive Buffer Size shrinks only where the peer asked for it", SHOULD,
       "3.1", "", SentOption)  # fmt: skip
 def receive_buffer_shrink(option: SentOption) -> Judgement | None:
-    """A ROPT_UPDXCH lowers the Receive Buffer Size only after a ROPT_REQXCH of its peer that asked for less.
+    """A ROPT_UPDXCH lowers the Receive Buffer Size only after a ROPT_REQXCH of its peer, and to no less than that asked
+    for.
 
     Why: Sends of the larger size may be under way, and will not fit.
 
@@ -450,11 +449,11 @@ def receive_buffer_shrink(option: SentOption) -> Judgement | None:
         for characteristic in request.want
         if characteristic.which == XCHAR_RBSIZ and characteristic.value is not None
     )
-    if now.value >= before or any(wish < before for wish in wishes):
+    if now.value >= before or any(wish <= now.value for wish in wishes):
         return PASSED
     if reason := options_missed(option):
         return undecidable(reason)
-    return violation(f"{before} lowered to {now.value} unasked", f"{before} or more")
+    return violation(f"{before} lowered to {now.value} unasked", "no less than was in force or asked for")
 
 
 @rule("XC-RBSIZ-REQUESTED", "Who asks for a smaller Receive Buffer Size uses it at once", SHOULD,

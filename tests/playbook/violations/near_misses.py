@@ -32,6 +32,7 @@ from .scripts import (
     sealed_call,
     session_created,
     sized,
+    unreadable,
 )
 from .variations import breaks, hdr
 
@@ -458,3 +459,28 @@ def lost_reply_may_be_the_credit(wire: Wire) -> None:
 @breaks("V1-BACKWARD-CREDIT-EXCEEDED")
 def lost_reply_is_one_credit_only(wire: Wire) -> None:
     lost_credit(wire, 3)
+
+
+@breaks("V1-DDP-ELIGIBLE", "V1-REPLY-NO-BINDING")
+def chunk_before_the_credential(wire: Wire) -> None:
+    """Without the word that is in it the rest of the call cannot be read."""
+    connection = opened(wire)
+    text, chunk = message(nfs3.getattr_(), 7), connection.register(4)
+    connection.send(CLIENT, hdr(connection, 7, reads=[(20, chunk)]) + text[:20] + text[24:])
+    connection.send(SERVER, hdr(connection, 7, direction=REPLY) + answer(nfs3.getattr_reply(), 7))
+
+
+@breaks("V1-HEADER-XDR", "V1-ERROR-XID")
+def error_under_another_xid(wire: Wire) -> None:
+    """The RDMA_ERROR may be meant for the message that nothing else answers."""
+    connection = opened(wire)
+    unreadable(connection)
+    refuse(connection, 8)
+    hello(connection)
+
+
+@breaks("XC-RBSIZ-SHRINK", versions=(2,))
+def smaller_than_was_asked_for(wire: Wire) -> None:
+    connection = asked_for_less(wire)
+    respond(connection, SERVER, pending=[0], xid=99)
+    update(connection, SERVER, RBSIZ, 4096, clear=True)

@@ -29,11 +29,13 @@ from playbook.capture import frame_batches
 from playbook.iwarp import IwarpCapture, IwarpWire
 from playbook.packets import Packet
 from playbook.rpc import opaque, u32
-from playbook.rpcrdma import announce, header, update
+from playbook.rpcrdma import MSG, NOMSG, REPLY, announce, header, update
 from playbook.shapes import read, write
 from playbook.tcp import TcpSegment
 from playbook.violations import (
+    CLIENT,
     SCRIPTS,
+    SERVER,
     chunks,
     hello,
     more_variations,
@@ -47,6 +49,7 @@ from playbook.violations.characteristics import RBSIZ
 from playbook.violations.scripts import (
     callback,
     create_session,
+    listing,
     message,
     push,
     reading,
@@ -137,6 +140,49 @@ def test_truncated_results_show_as_much_as_is_there(
     auditor = audit(wire, faults.snap(wire.packets, length))
     assert total(auditor, rule).verdict == verdict
     assert broken_rules(auditor) <= {rule}
+
+
+def long_reply_under_another_xid(wire: Wire) -> None:
+    exchange = listing(opened(wire))
+    [place] = exchange.reply_chunk or []
+    exchange.connection.write(SERVER, place.handle, place.offset, bytes(256))
+    reply_chunk = [place._replace(length=256)]
+    exchange.connection.send(SERVER, header(exchange.true.xid ^ 1, NOMSG, direction=REPLY, reply=reply_chunk))
+
+
+LACKING: list[tuple[Callable[[Wire], object], type[Wire], int, str]] = [
+    (variations.returned_zero, Wire, -9, "V1-COUNT-MATCH"),
+    (more_variations.read_list_in_nomsg, Wire, -7, "V1-BACKWARD-PROC"),
+    (more_variations.read_list_in_nomsg, Wire, 100, "V1-BACKWARD-PROC"),
+    (long_reply_under_another_xid, IwarpWire, 140, "V1-RDMA-OUTSIDE"),
+    (proper_second, IwarpWire, 90, "V1-TRANSFER-MODEL"),
+]
+"""A conversation, the transport, the length of frames or (below 0) the place of a missing packet, and what is open."""
+
+
+@pytest.mark.parametrize(("script", "transport", "damage", "rule"), LACKING)
+def test_what_would_tell_two_mistakes_apart_is_undecidable(
+    script: Callable[[Wire], object], transport: type[Wire], damage: int, rule: str
+) -> None:
+    wire = transport(seed=5)
+    script(wire)
+    hello(wire.connections[0])
+    if isinstance(wire, IwarpWire):
+        auditor = audit_segments(wire, faults.snap(wire.sent(), damage))
+    else:
+        packets = faults.snap(wire.packets, damage) if damage > 0 else faults.drop(wire.packets, [-damage])
+        auditor = audit(wire, packets)
+    assert broken_rules(auditor) == set() and total(auditor, rule).undecidable
+
+
+def test_a_whole_message_that_is_no_rpc_leaves_nothing_open() -> None:
+    wire = Wire(seed=5)
+    connection = opened(wire)
+    connection.send(CLIENT, header(7, MSG))
+    refuse(connection, 7)
+    auditor = audit(wire)
+    assert broken_rules(auditor) == {"V1-MSG-PAYLOAD"}
+    assert not any(tally.undecidable for place, tally in auditor.tallies.items() if place.endpoint == CLIENT)
 
 
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
