@@ -300,6 +300,49 @@ def test_what_comes_late_of_a_connection_is_not_of_the_next_one_on_its_queue_pai
     in_any_batches(capture.frames, [])
 
 
+def test_a_call_that_waits_for_more_than_a_second_behind_a_gap_has_its_reply() -> None:
+    wire = Wire()
+    connection = wire.connect(acks="none")
+    call(connection, nfs3.getattr_())
+    asked = call(connection, nfs3.getattr_())
+    behind = len(wire.packets)
+    reply(asked, nfs3.getattr_reply())
+    late = faults.where(wire.packets, kind="send", sender=0)[0]
+    frames = Capture(wire, faults.swap(paused(wire.packets, behind, 1_200_000_000), late, 3)).frames
+    assert [row[6] for row in analysed(frames, [])] == ["complete", "no reply"]
+    in_any_batches(frames, [])
+
+
+def test_batches_of_a_capture_that_begins_between_a_loss_and_its_repetition() -> None:
+    """Who talks with whom shows later: by then it is known where requests begin."""
+    wire = Wire()
+    connection = wire.connect(cm=False, acks="none")
+    for one in [call(connection, nfs3.getattr_()) for _ in range(2)]:
+        reply(one, nfs3.getattr_reply())
+    lost, behind, *others = wire.packets
+    packets = [replace(behind, time=lost.time), lost, behind, *others]
+    in_any_batches(Capture(wire, packets).frames, [])
+
+
+@pytest.mark.parametrize("cut", [0, 3])
+def test_a_segment_that_begins_with_the_end_of_a_transport_header_is_no_record(cut: int) -> None:
+    """Its last word, 0 where there is no Reply chunk, looks like the mark of a record."""
+    wire = IwarpWire()
+    connection = wire.connect(cm=False)
+    for _ in range(3):
+        reply(call(connection, nfs3.getattr_()), nfs3.getattr_reply())
+    sent = wire.sent()
+    at = faults.where(sent, kind="data", sender=0)[1]
+    whole = sent[at]
+    assert whole.payload[44:48] == bytes(4)
+    sent[at : at + 1] = [
+        replace(whole, payload=whole.payload[44:], seq=whole.seq + 44, at=whole.at + 44),
+        replace(whole, payload=whole.payload[:44]),
+    ]
+    frames = IwarpCapture(wire, sent).frames
+    assert [row[6] for row in analysed(frames, [cut])] == ["complete"] * 3
+
+
 def test_batches_that_end_between_a_call_its_retransmission_and_its_reply() -> None:
     wire, (connection, _) = two_connections(True)
     read(connection)

@@ -360,7 +360,7 @@ class Matching:
                 (reply.sender, reply.message.header.xid) == (sender, xid)
                 and not reply.has_call
                 and reply.message.frame >= since
-                and reply.message.time - call.time < LINGER  # else the clock was set back between the two
+                and not clock_set_back(reply.message.frame, reply.message.time, call.frame, call.time)
             ):
                 # Where its time is earlier, too, it may answer a missing call with this XID: another reply tells.
                 before = reply.message.time < call.time
@@ -729,6 +729,11 @@ class Matching:
         if self.listener is not None:
             self.listener.rpc_ended(rpc)
         self.done.append(rpc)
+
+
+def clock_set_back(reply: int, replied: int, call: int, called: int) -> bool:
+    """Whether it was, between the frame of a reply and that of a call behind it, by their times (ns)."""
+    return reply < call and replied - called >= LINGER
 
 
 def _number(reply: WaitingReply) -> int:

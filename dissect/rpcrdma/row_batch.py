@@ -26,6 +26,7 @@ from .caller_rows import CallerRows, Callers, OpenCalls
 from .chunk_lists import READ_LIST, REPLY_CHUNK, WRITE_LIST
 from .dispatch import Dispatcher
 from .listeners import SentRows
+from .matching import clock_set_back
 from .memory import REORDERED, UNBOUNDED, advertised_chunks, note_returned
 from .messages import Message
 from .missing_calls import SOON, call_may_be_missing
@@ -736,6 +737,8 @@ class RowBatch:
         frames, times = self._frames, self._times
         beside = caller.gapped and (self._ranks[reply] > self._ranks[call] or self._before[call] > self._before[reply])
         if beside or xid in caller.behind or frames[reply] < frames[call] - REORDERED:
+            return False
+        if clock_set_back(frames[reply], times[reply], frames[call], times[call]):
             return False
         behind = times[reply] < times[call]
         if behind and self._was_answered(caller, slot, xid):  # It may answer a call with its XID that is missing.

@@ -63,8 +63,11 @@ def begins(
         short = places(captured[index] < HEAD)
         heads[short] *= np.arange(HEAD) < captured[index[short]][:, None]
         words = big_endian_words(heads)
-        several = words[:, 0] < LAST_FRAGMENT if marked is None else marked[index] & (words[:, 0] < LAST_FRAGMENT)
-        beginning[index] = reader.begin(words) & (~several | (words[:, MESSAGE_TYPE // 4] == CALL))
+        with_mark = marked[index] if marked is not None else np.True_
+        several = with_mark & (words[:, 0] < LAST_FRAGMENT)
+        # A transport header of RPC-over-RDMA without a Reply chunk ends with a zero, and then the message begins.
+        empty = with_mark & (words[:, 0] & ~LAST_FRAGMENT == 0)
+        beginning[index] = reader.begin(words) & ~empty & (~several | (words[:, MESSAGE_TYPE // 4] == CALL))
     return beginning
 
 

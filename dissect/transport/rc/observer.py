@@ -667,6 +667,8 @@ class RcObserver:
         """Feed what was held, batch by batch as it came."""
         pieces: dict[int, tuple[int, Bytes, list[Rows]]] = {}
         for sender, flow in enumerate((active, passive)):
+            if flow is not None:
+                link.queues[sender].begin(joined([rows for _, rows in flow.pieces]))
             for data, rows in flow.pieces if flow else []:
                 slot = pieces.setdefault(id(data), (int(rows["frame"][0]), data, [rows[:0], rows[:0]]))
                 before = slot[2][sender]

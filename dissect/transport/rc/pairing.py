@@ -126,7 +126,8 @@ class Flow:
     votes: Counter[int] = field(default_factory=Counter)
     """Flows of the other direction: features in common."""
     mtu: int = 0
-    _spans: list[tuple[Int64s, Int64s]] = field(default_factory=list)
+    _asked: list[tuple[Int64s, Int64s]] = field(default_factory=list)
+    """PSNs of requests, and how many octets they read: how many PSNs that takes shows with the path MTU."""
     _responses: list[Int64s] = field(default_factory=list)
     _arrays: tuple[Int64s, Int64s, Int64s] | None = None
 
@@ -175,8 +176,9 @@ class Flow:
         """The first PSNs of requests, ascending, and those behind them; all PSNs of responses, each once."""
         if self._arrays is None:
             none = np.zeros(0, np.int64)
-            starts = np.concatenate([none, *(start for start, _ in self._spans)])
-            ends = np.concatenate([none, *(end for _, end in self._spans)])
+            starts = np.concatenate([none, *(start for start, _ in self._asked)])
+            octets = np.concatenate([none, *(length for _, length in self._asked)])
+            ends = starts + np.maximum(1, -(-octets // (self.mtu or 4096)))
             order = np.argsort(starts, kind="stable")
             self._arrays = starts[order], ends[order], unique(np.concatenate([none, *self._responses]))
         return self._arrays
@@ -192,11 +194,7 @@ class Flow:
         responding = opcodes.IS_RESPONSE[opcode]
         asked = take(rows, ~responding)
         starts = asked["psn"].astype(np.int64)
-        length = asked["dma_length"].astype(np.int64)
-        ends = starts + np.where(
-            opcodes.IS_READ_REQUEST[asked["opcode"]], np.maximum(1, -(-length // (self.mtu or 4096))), 1
-        )
-        self._spans.append((starts, ends))
+        self._asked.append((starts, asked["dma_length"] * opcodes.IS_READ_REQUEST[asked["opcode"]].astype(np.int64)))
         responses = unique(rows["psn"][responding]).astype(np.int64)
         self._responses.append(responses)
         used = set(unique(rows["r_key"][opcodes.HAS_RETH[opcode]]).tolist()) - self.used
@@ -204,7 +202,7 @@ class Flow:
         self.used |= used
         self.ports |= ports
         features: set[Feature] = {USED | handle for handle in used} | {PORT | port for port in ports}
-        features |= {PSN_SENT | block for block in unique(np.concatenate((starts, ends - 1)) >> PSN_BLOCK).tolist()}
+        features |= {PSN_SENT | block for block in unique(starts >> PSN_BLOCK).tolist()}
         features |= {PSN_ANSWERED | block for block in unique(responses >> PSN_BLOCK).tolist()}
         features |= self._read(data, take(rows, _STARTS_SEND[opcode])[: SAMPLED_SENDS - self.sends], reader)
         features -= self.features

@@ -143,6 +143,10 @@ class RcReads:
         if len(self.reads) > OPEN_READS:
             self.reads.pop(0).operation.closed = True
 
+    def last(self, head: int | None) -> _RcRead | None:
+        """The one that takes the PSNs up to this."""
+        return self.reads[-1] if self.reads and self.reads[-1].end == head else None
+
     def take_mtu(self, head: int | None) -> int | None:
         """The path MTU is another than was thought, and so are the PSNs of Reads without a response.
 
@@ -418,8 +422,8 @@ FULL = opcodes.IS_FIRST | opcodes.IS_MIDDLE
 """Opcodes of packets that are exactly as long as the path MTU (IBA 9.7.2.1)."""
 
 
-def learn_mtu(connection: Connection, requests: Rows, responses: Rows) -> None:
-    """From the packets that are exactly as long as it is."""
+def learn_mtu(connection: Connection, requests: Rows, responses: Rows, last: _RcRead | None) -> None:
+    """From the packets that are exactly as long as it is.  ``last``: the request before these, where it is a Read."""
     for rows in (requests, responses):
         full = rows["length"][FULL[rows["opcode"]]]
         if len(full):
@@ -431,7 +435,7 @@ def learn_mtu(connection: Connection, requests: Rows, responses: Rows) -> None:
     if connection.path_mtu is not None and connection.path_mtu < longest <= PATH_MTUS[-1]:
         connection.path_mtu = None  # It was guessed where requests are missing.
     if connection.path_mtu is None and len(requests):
-        _guess_mtu(connection, requests, longest)
+        _guess_mtu(connection, requests, longest, last)
 
 
 def mtu_changes(sent: Sequence[Rows]) -> Sequence[int]:
@@ -452,14 +456,20 @@ def mtu_changes(sent: Sequence[Rows]) -> Sequence[int]:
     return changed if len(changed) <= MAX_CHANGES else ()
 
 
-def _guess_mtu(connection: Connection, requests: Rows, longest: int) -> None:
+def _guess_mtu(connection: Connection, requests: Rows, longest: int, last: _RcRead | None) -> None:
     """A Read takes as many PSNs as its response has packets: the step to the next request tells.
 
     ``longest``: octets of the longest packet.
     """
-    for index in places(requests["opcode"][:-1] == READ_REQUEST).tolist():
-        length = int(requests["dma_length"][index])
-        step = PSN.distance(int(requests["psn"][index]), int(requests["psn"][index + 1]))
+    reads = places(requests["opcode"][:-1] == READ_REQUEST)
+    lengths, starts, following = (
+        requests[name][at].tolist() for name, at in (("dma_length", reads), ("psn", reads), ("psn", reads + 1))
+    )
+    if last is not None:
+        lengths, starts = [last.operation.length, *lengths], [last.start % PSN.modulus, *starts]
+        following = [int(requests["psn"][0]), *following]
+    for length, start, behind in zip(lengths, starts, following, strict=True):
+        step = PSN.distance(start, behind)
         for mtu in PATH_MTUS:
             if length > mtu >= longest and -(-length // mtu) == step:
                 connection.path_mtu = mtu

@@ -242,7 +242,7 @@ class SendQueue:
         """
         self.messages.columns = data if runs is not None else None
         self._clock = clock
-        learn_mtu(self.connection, requests, responses)
+        learn_mtu(self.connection, requests, responses, self.reads.last(self.head))
         if self.reads.mtu != (self.connection.path_mtu or DEFAULT_MTU):
             self.held = [*map(self._by_mtu, self.held)]
             self.sent.take_mtu(self.connection, self.acked)
@@ -348,9 +348,20 @@ class SendQueue:
         ]
         return min(marks, default=None)
 
+    def begin(self, rows: Rows) -> None:
+        """These packets are all that was seen so far: where its requests begin, if that is not known."""
+        requests = take(rows, ~opcodes.IS_RESPONSE[rows["opcode"]])
+        if self.head is None and len(requests):
+            psns = PSN.unwrap_series(int(requests["psn"][0]), requests["psn"])
+            ends = psns + spans(self.connection, requests)
+            breaks = places(psns[1:] != ends[:-1])
+            self.head = self.base = first_psn(psns[np.append(0, breaks + 1)], ends[breaks])
+
     def _requests(self, data: Bytes, rows: Rows) -> None:
-        reference = self.head if self.head is not None else int(rows["psn"][0])
-        psns = PSN.unwrap_series(reference, rows["psn"])
+        if self.head is None:
+            self.begin(rows)
+        assert self.head is not None
+        psns = PSN.unwrap_series(self.head, rows["psn"])
         ends = psns + spans(self.connection, rows)
         breaks = places(psns[1:] != ends[:-1]) + 1
         edges = [0, *breaks.tolist(), len(rows)]
@@ -358,8 +369,6 @@ class SendQueue:
             self._detached.frames.clear()
         self._note_disorder(rows, psns, ends)
         self.sent.begin(data, rows, psns, ends, self.acked)
-        if self.head is None and len(breaks):
-            self.head = self.base = first_psn(psns[edges[:-1]], ends[breaks - 1])
         for first, behind in pairwise(edges):
             run = slice(first, behind)
             self._now = frame = int(rows["frame"][first])
@@ -374,12 +383,11 @@ class SendQueue:
     def _note_disorder(self, rows: Rows, psns: Int64s, ends: Int64s) -> None:
         """Notice requests that were answered before they were captured: with which frame first."""
         answers, known = self._answers, self.connection.disordered
-        if answers is None or 0 < known <= int(answers.rows["frame"][0]):
+        if answers is None or self.head is None or 0 < known <= int(answers.rows["frame"][0]):
             return
         if not some(early := answers.before(rows["frame"]) > psns):
             return
-        head = int(psns[0]) if self.head is None else self.head
-        early &= (psns >= head) & ~held_already(self.held, psns) if self.held else psns >= head
+        early &= (psns >= self.head) & ~held_already(self.held, psns) if self.held else psns >= self.head
         resumed = (rows["opcode"][1:] == READ_REQUEST) & (psns[1:] < np.maximum.accumulate(ends)[:-1])
         early[1:] &= ~resumed
         alike = places(among(psns, psns[early]))
@@ -403,8 +411,7 @@ class SendQueue:
 
     def _run(self, start: int, end: int, data: Bytes, rows: Rows, psns: Int64s) -> None:
         """Requests without a gap between them, PSNs [start, end)."""
-        if self.head is None:
-            self.head = self.base = start
+        assert self.head is not None
         if abs(start - self.head) > RESTART and abs(start - self._furthest()) > RESTART:
             if not self._far(held_run(start, end, data, rows, psns)):
                 return
