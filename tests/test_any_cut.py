@@ -35,7 +35,7 @@ from rdmascope.dissect.rpcrdma.analyzer import Analyzer, Options
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 QUICK = settings(
-    max_examples=10,
+    max_examples=6,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),  # a conversation says enough unshrunk, and at once
     suppress_health_check=list(HealthCheck),
     deadline=None,
@@ -478,7 +478,7 @@ def test_batches_that_end_before_it_is_known_where_markers_stand(begin: int, crc
     connections = [
         wire.connect(f"10.0.0.{host}", cm=False, markers=(True, True), crc=crc, cutting=cutting) for host in (2, 3)
     ]
-    frames = talking(wire, connections)[begin:]
+    frames = talking(wire, connections, 12)[begin:]
     whole = analysed(frames, [])
     assert any(row[6] == "complete" for row in whole)
     in_any_batches(frames, [])

@@ -130,12 +130,12 @@ class Ended(Exception):
 
 @pytest.mark.parametrize(
     ("work", "store", "every"),
-    [("add", "local", 1), ("replace", "local", 2), ("compact", "local", 1), ("drop", "local", 1), ("add", "s3", 3)],
+    [("add", "local", 1), ("replace", "local", 2), ("compact", "local", 1), ("drop", "local", 1), ("add", "s3", 6)],
 )
 def test_whatever_ends_a_writer_nothing_is_lost_or_twice(
     work: str, every: int, analysed: CaptureTables, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It ends before each deed or, where the same deeds are done as in others, before ``every`` second or third."""
+    """It ends before each deed or, where the same deeds are done as in others, before ``every`` second or sixth."""
     monkeypatch.setattr(saved_tables, "GRACE", -1)
     old = [f"{number:024x}" for number in range(2)]
     grown = like(analysed, 9)

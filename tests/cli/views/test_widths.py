@@ -17,7 +17,7 @@ from rdmascope.dissect.transport.connection import Connection
 from rdmascope.dissect.transport.health import TransportHealth
 
 SAMPLES = Path(__file__).parents[3] / "captures" / "samples"
-WIDTHS = (60, 68, 76, 80, 96, 110, 120, 131, 140, 151, 160, 200)
+WIDTHS = (60, 76, 80, 110, 131, 160)
 PAGES = (
     ("report", "bidir-rxe"),
     ("transport", "v2-falls-back"),

@@ -26,7 +26,7 @@ from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
 MINUTE = 60_000_000_000
-FEW_EXACT, MANY_EXACT = 1000, 50_000
+FEW_EXACT, MANY_EXACT = 1000, 20_000
 ENDED = 24
 OPTIONS = Options(outstanding=64, ended=ENDED)
 
@@ -163,33 +163,33 @@ def wires() -> dict[str, FrameBatch]:
 @pytest.mark.parametrize("name", ["RoCEv2", "RoCEv2 with loss", "iWARP"])
 def test_memory_does_not_grow_with_connections(name: str) -> None:
     everything = Everything()
-    batches = rounds(wires()[name], 12)
-    settled(everything, batches, 4)
-    first, held = settled(everything, batches, 4)
-    second, later = settled(everything, batches, 4)
+    batches = rounds(wires()[name], 9)
+    settled(everything, batches, 3)
+    first, held = settled(everything, batches, 3)
+    second, later = settled(everything, batches, 3)
     assert second == first
     assert later < held * 1.05 + 50_000
     assert second["connections"] <= ENDED + 10
     analyzer, sums = everything.analyzer, everything.statistics
-    assert analyzer.evicted.connections + len(analyzer.connections) == 120
+    assert analyzer.evicted.connections + len(analyzer.connections) == 90
     everything.take(analyzer.finish())
-    assert everything.rpcs == 120 * 10
+    assert everything.rpcs == 90 * 10
     shares = [*sums.connections.values(), sums.evicted]
-    assert sum(share.calls for share in shares) == sums.calls == 120 * 10
-    assert sums.states["no reply"] == 120
+    assert sum(share.calls for share in shares) == sums.calls == 90 * 10
+    assert sums.states["no reply"] == 90
 
 
-def test_tables_do_not_grow_with_thousands_of_connections() -> None:
+def test_tables_do_not_grow_with_a_thousand_connections() -> None:
     wire = Wire(seed=4)
     talk(wire, 10, 2)
     everything = Everything()
-    batches = rounds(frame_batch(Capture(wire).frames), 200)
-    settled(everything, batches, 50)
-    first, _ = settled(everything, batches, 50)
-    second, _ = settled(everything, batches, 100)
+    batches = rounds(frame_batch(Capture(wire).frames), 100)
+    settled(everything, batches, 25)
+    first, _ = settled(everything, batches, 25)
+    second, _ = settled(everything, batches, 50)
     assert second == first
     analyzer = everything.analyzer
-    assert analyzer.evicted.connections + len(analyzer.connections) == 2000
+    assert analyzer.evicted.connections + len(analyzer.connections) == 1000
 
 
 def test_what_evicted_connections_broke_is_still_reported() -> None:
@@ -243,15 +243,15 @@ def test_memory_does_not_grow_on_one_connection() -> None:
     opening, batches = one_connection(100)
     everything.feed(opening)
     settled(everything, batches, 22)  # no more calls are remembered
-    first, held = settled(everything, batches, 40)
-    second, later = settled(everything, batches, 30)
+    first, held = settled(everything, batches, 20)
+    second, later = settled(everything, batches, 15)
     assert second == first
     assert later < held * 1.05 + 100_000  # Pauses of either end are still being gathered, up to MAX_SILENCES.
     assert len(everything.analyzer.connections) == 1
     assert not sum(everything.analyzer.connections[0].missing_packets)
     everything.take(everything.analyzer.finish())
-    assert everything.rpcs == 9200
-    assert everything.statistics.states == {"complete": 9200 - 92, "no reply": 92}
+    assert everything.rpcs == 5700
+    assert everything.statistics.states == {"complete": 5700 - 57, "no reply": 57}
 
 
 def test_tens_of_thousands_of_rpcs_leave_nothing_behind() -> None:
@@ -259,15 +259,15 @@ def test_tens_of_thousands_of_rpcs_leave_nothing_behind() -> None:
     everything.statistics = Statistics(exact=MANY_EXACT)
     opening, batches = one_connection(2000)
     everything.feed(opening)
-    first, _ = settled(everything, batches, 10)
-    second, _ = settled(everything, batches, 30)
+    first, _ = settled(everything, batches, 5)
+    second, _ = settled(everything, batches, 13)
     assert second == first
     matching = everything.analyzer._dispatchers[1].matching
     assert matching.outstanding <= OPTIONS.outstanding
     memory = matching.memory
     assert not any((matching.waiting, *memory.segments, *memory.contested))
     procedure = everything.statistics.procedures()[0]
-    assert procedure.calls > 78_000
+    assert procedure.calls > 34_000
     assert len(procedure._latency.recent) < MANY_EXACT < procedure._latency.count
     assert len(everything.credits[1].open[0]) <= OPTIONS.outstanding
 

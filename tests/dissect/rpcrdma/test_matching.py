@@ -33,7 +33,7 @@ def analyzed(capture: Capture | IwarpCapture, step: int) -> list[Rpc]:
 
 @pytest.mark.parametrize("lost", [1, 2])
 @pytest.mark.parametrize("elsewhere", [False, True])
-@pytest.mark.parametrize("step", [7, 300, 100_000])
+@pytest.mark.parametrize("step", [7, 100_000])
 def test_a_call_whose_last_packets_are_missing_keeps_its_reply(lost: int, elsewhere: bool, step: int) -> None:
     wire = Wire(mtu=1024)
     connection, other = wire.connect(), wire.connect()
@@ -50,7 +50,7 @@ def test_a_call_whose_last_packets_are_missing_keeps_its_reply(lost: int, elsewh
     assert (damaged.name, damaged.damage) == ("WRITE", ("call: the end of the Send not captured",))
 
 
-@pytest.mark.parametrize("step", [7, 300, 100_000])
+@pytest.mark.parametrize("step", [7, 100_000])
 def test_so_does_one_over_iwarp(step: int) -> None:
     wire = IwarpWire(mss=1460)
     connection = wire.connect()
