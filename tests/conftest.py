@@ -15,7 +15,7 @@ import pytest
 from hypothesis import settings
 
 CI = "CI" in os.environ
-settings.register_profile("rdmascope", deadline=None, derandomize=CI, max_examples=25 if CI else 100)
+settings.register_profile("rdmascope", deadline=None, derandomize=CI, max_examples=20 if CI else 60)
 settings.load_profile("rdmascope")
 
 

@@ -14,7 +14,7 @@ from playbook import Capture, Wire, call, faults, fetch, foreign, nfs3, nfs4, re
 from playbook.packets import PSN_MASK, REQUESTS, Packet, encode, icrc
 from playbook.strategies import Conversation, conversations, faulty
 
-QUICK = settings(max_examples=40, suppress_health_check=list(HealthCheck))
+QUICK = settings(suppress_health_check=list(HealthCheck))
 
 ACK_FROM_RXE = bytes.fromhex(
     "45000030ee0140004011381f0a4d00010a4d0002f10212b7001c00001100ffff0000001100e630b81f0000017a3be047"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from playbook import Capture, Wire, faults, nfs3, nfs4, write_pcap
 from playbook.capture import frame_batches
@@ -257,7 +257,6 @@ def test_a_start_in_the_middle_is_reported_as_one() -> None:
 WORDS = st.sampled_from([0, 1, 2, 3, 4, 5, 77, 4294967040, 0x7FFFFFFF, 0xFFFFFFFF])
 
 
-@settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 400), WORDS), min_size=1, max_size=6), st.booleans())
 def test_hostile_words_never_raise_and_are_reported_in_bounds(changes: list[tuple[int, int]], cut: bool) -> None:
     """Any word of any Send, replaced by any other."""

@@ -6,7 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from rdmascope.dissect.percentiles import EXACT, Samples, distribution, histogram
 
@@ -33,7 +33,6 @@ def test_many_durations_in_little_memory() -> None:
 
 
 @given(st.lists(st.integers(0, 10**10), max_size=80), st.integers(0, 40))
-@settings(max_examples=80)
 def test_percentiles_are_samples_that_enough_others_do_not_exceed(durations: list[int], zeros: int) -> None:
     found = filled(durations).distribution(len(durations) + zeros)
     everything = sorted([0] * zeros + durations)
@@ -50,7 +49,6 @@ def test_percentiles_are_samples_that_enough_others_do_not_exceed(durations: lis
 
 
 @given(st.lists(st.integers(0, 10**10), min_size=1, max_size=60), st.integers(1, 20), st.integers(0, 60))
-@settings(max_examples=80)
 def test_bins_and_merging_keep_counts_sums_and_extremes(durations: list[int], exact: int, split: int) -> None:
     first, second = filled(durations[:split], exact), filled(durations[split:], exact)
     first.merge(second)
@@ -72,7 +70,6 @@ def test_a_few_durations_at_once() -> None:
 
 
 @given(st.lists(st.integers(0, 10**11), max_size=60), st.integers(2, 24))
-@settings(max_examples=60)
 def test_the_histogram_has_every_duration_in_its_place(durations: list[int], most: int) -> None:
     rows = histogram(np.array(durations, np.int64), most)
     assert len(rows) <= most

@@ -184,7 +184,7 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
         Keeper(Keep(str(tmp_path / "none" / "x.pcapng")), Source(), "test")
 
 
-@settings(max_examples=50, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(st.lists(st.tuples(st.binary(max_size=40), st.integers(0, 1 << 62), st.integers(0, 200)), max_size=12))
 def test_blocks_of_any_frames_are_read_back(
     tmp_path_factory: pytest.TempPathFactory, frames: list[tuple[bytes, int, int]]

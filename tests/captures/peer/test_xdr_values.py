@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from playbook.xdr_values import values
 from rdmascope.captures.peer.endpoint import DdpItem
@@ -22,7 +22,6 @@ TYPES: list[XdrType] = [
 
 
 @given(st.data())
-@settings(max_examples=300)
 def test_what_is_decoded_is_encoded_as_it_was(data: st.DataObject) -> None:
     type = data.draw(st.sampled_from(TYPES))
     _, text = data.draw(values(type))

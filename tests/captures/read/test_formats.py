@@ -14,7 +14,7 @@ from pathlib import Path
 import lz4.frame
 import pytest
 import zstandard
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from playbook.wrap import erf
 from rdmascope.captures import CaptureError, Follow, Limits, PcapngWriter, open_capture, open_captures
@@ -95,7 +95,6 @@ def test_an_impossible_erf_record_is_damage(tmp_path: Path) -> None:
     assert "record 26 claims a length of 3 bytes" in problem
 
 
-@settings(max_examples=100)
 @given(st.binary(min_size=8, max_size=200))
 def test_no_bytes_are_taken_for_erf_that_do_not_add_up(tmp_path_factory: pytest.TempPathFactory, data: bytes) -> None:
     path = tmp_path_factory.getbasetemp() / "any"
@@ -218,7 +217,6 @@ def test_a_pcapng_holds_more_than_frames(tmp_path: Path, order: str, limits: Lim
     }  # fmt: skip
 
 
-@settings(max_examples=100)
 @given(st.data())
 def test_damaged_options_harm_no_frame(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     rest = data.draw(st.binary(max_size=60))
@@ -242,7 +240,6 @@ def write(path: Path, frames: Sequence[Frame]) -> Path:
     return path
 
 
-@settings(max_examples=60)
 @given(st.lists(st.integers(0, 4), max_size=60), st.booleans(), st.booleans())
 def test_files_are_merged_by_time(
     tmp_path_factory: pytest.TempPathFactory, owners: list[int], small: bool, compressed: bool

@@ -19,7 +19,7 @@ from tempfile import NamedTemporaryFile
 import lz4.frame
 import pytest
 import zstandard
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from rdmascope.captures import CaptureError, Limits, PcapngWriter, open_capture
 
@@ -150,7 +150,6 @@ containers = st.sampled_from([stored, piped])
 sizes = st.sampled_from([Limits(), TINY])
 
 
-@settings(max_examples=150)
 @given(st.lists(frames_of, max_size=9), orders, magics, compressions, containers, sizes)
 def test_pcap_comes_back(
     frames: list[Frame],
@@ -213,7 +212,6 @@ def pcapngs(draw: st.DrawFn) -> tuple[bytes, list[Frame]]:
     return out, frames
 
 
-@settings(max_examples=250)
 @given(pcapngs(), compressions, containers, sizes)
 def test_pcapng_comes_back(
     capture: tuple[bytes, list[Frame]],
@@ -407,7 +405,6 @@ def test_several_members_are_one_capture(compression: str) -> None:
         assert read(path) == (FEW, None)
 
 
-@settings(max_examples=200)
 @given(st.data(), st.sampled_from(["pcap", "pcapng"]), compressions, sizes)
 def test_changed_bytes_lose_nothing_before_them(
     data: st.DataObject, kind: str, compression: str, limits: Limits
@@ -424,7 +421,6 @@ def test_changed_bytes_lose_nothing_before_them(
         assert frames[:safe] == FEW[:safe]
 
 
-@settings(max_examples=200)
 @given(
     st.sampled_from([b"", pcap([]), section("<"), section(">") + interface(">"), b"\x1f\x8b\x08", b"\xfd7zXZ\0"]),
     st.binary(max_size=200),

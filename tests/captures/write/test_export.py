@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from rdmascope.captures.write.export import SEGMENT, TcpExport, TcpStreamPair, checksum
 
@@ -138,7 +138,6 @@ def test_ipv6_keeps_its_addresses(tmp_path: Path) -> None:
         max_size=12,
     )
 )
-@settings(max_examples=40)
 def test_messages_in_any_order_come_out_in_the_order_of_time(messages: list[tuple[int, int, int, bytes]]) -> None:
     talks = [conversation(number, client=f"10.0.0.{number}") for number in (1, 2, 3)]
     packets = written(None, messages, *talks)

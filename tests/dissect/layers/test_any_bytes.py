@@ -73,7 +73,6 @@ FRAMES = sample_frames()
 
 
 @given(st.data(), st.booleans())
-@settings(max_examples=300)
 def test_any_frame_can_be_shown(data: st.DataObject, recognised: bool) -> None:
     frame, link_type = data.draw(st.sampled_from(FRAMES))
     if data.draw(st.booleans()):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from scapy.packet import Raw
 
 from rdmascope.dissect.layers.cm import CM_MESSAGES, MAD, CMDisconnectRequest, CMReject, CMReply, CMRequest, IPCMRequest
@@ -166,7 +166,6 @@ def test_other_management_classes_stay_raw() -> None:
     assert isinstance(MAD(bytes(MAD(mgmtclass=3, attributeid=0x10)) + bytes(232)).payload, Raw)
 
 
-@settings(max_examples=150)
 @given(st.sampled_from(sorted(CM_MESSAGES)), st.binary(max_size=260))
 def test_random_messages_dissect_and_build_alike(attribute: int, body: bytes) -> None:
     data = bytes(MAD(classversion=2, attributeid=attribute)) + body
@@ -175,7 +174,6 @@ def test_random_messages_dissect_and_build_alike(attribute: int, body: bytes) ->
     assert bytes(datagram) == data
 
 
-@settings(max_examples=100)
 @given(st.sampled_from(sorted(CM_MESSAGES)), st.binary(min_size=232, max_size=232))
 def test_every_bit_of_any_message_is_in_a_field(attribute: int, body: bytes) -> None:
     data = bytes(MAD(classversion=2, attributeid=attribute)) + body

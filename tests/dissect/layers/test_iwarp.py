@@ -7,7 +7,7 @@ from struct import pack
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from scapy.layers.inet import IP, TCP
 from scapy.packet import Padding, Raw
 
@@ -291,7 +291,6 @@ LAYERS = (FPDU, MPARequest, MPAReply, MPAEnhanced, DDPTagged, DDPUntagged, *RDMA
 
 
 @pytest.mark.parametrize("layer", LAYERS, ids=lambda layer: layer.__name__)
-@settings(max_examples=40)
 @given(data=st.data())
 def test_dissection_never_raises_and_loses_nothing(layer: Any, data: st.DataObject) -> None:
     """Random bytes, and built packets with some bytes changed, cut anywhere."""
@@ -310,7 +309,6 @@ def test_dissection_never_raises_and_loses_nothing(layer: Any, data: st.DataObje
     assert bytes(packet) == content
 
 
-@settings(max_examples=100)
 @given(st.binary(max_size=80))
 def test_whatever_a_segment_holds_it_is_kept(payload: bytes) -> None:
     sent = bytes(IP() / TCP(dport=20049) / Raw(payload))

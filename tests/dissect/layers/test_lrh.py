@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from scapy.layers.inet import IP
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
@@ -82,7 +82,6 @@ def test_any_bytes(data: bytes) -> None:
     verify_vcrc(data)
 
 
-@settings(max_examples=40)
 @given(st.lists(st.tuples(st.integers(0, 300), st.booleans(), st.booleans()), min_size=1, max_size=8))
 def test_a_column_of_vcrcs_is_one_after_the_other(packets: list[tuple[int, bool, bool]]) -> None:
     frames, expected = [], []

@@ -6,7 +6,7 @@ from struct import pack
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from scapy.packet import Raw
 
 from rdmascope.dissect.layers.oncrpc import (
@@ -150,7 +150,6 @@ def test_hostile_gid_counts_are_not_followed() -> None:
 WORDS = st.lists(st.sampled_from([0, 1, 2, 3, 4, 5, 6, 8, 100003, 0xFFFFFFFF]), max_size=30)
 
 
-@settings(max_examples=300)
 @given(st.one_of(st.binary(min_size=8, max_size=120), WORDS.map(lambda tail: words(1, *tail, 0))), st.data())
 def test_dissection_never_raises_and_loses_nothing(data: bytes, draw: st.DataObject) -> None:
     cut = data[: draw.draw(st.integers(8, len(data)))]
@@ -159,7 +158,6 @@ def test_dissection_never_raises_and_loses_nothing(data: bytes, draw: st.DataObj
     assert bytes(message) == cut
 
 
-@settings(max_examples=100)
 @given(
     machine=st.binary(max_size=255),
     gids=st.lists(st.integers(0, 2**32 - 1), max_size=16),

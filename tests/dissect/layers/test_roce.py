@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from scapy.layers.inet import IP, UDP
 from scapy.layers.inet6 import IPv6, IPv6ExtHdrDestOpt
 from scapy.layers.l2 import Dot1Q, Ether
@@ -247,7 +247,6 @@ def test_a_protocol_bound_to_a_header() -> None:
 
 
 @given(st.binary(max_size=120))
-@settings(max_examples=150)
 def test_any_bytes_dissect_and_build_again(data: bytes) -> None:
     assert bytes(BTH(data)) == data
     for below in (IP(src="10.0.0.1", dst="10.0.0.2") / UDP(dport=4791), GRH()):
@@ -261,7 +260,6 @@ def test_any_bytes_dissect_and_build_again(data: bytes) -> None:
 
 
 @given(st.sampled_from(sorted(PACKETS)), st.data())
-@settings(max_examples=150)
 def test_a_damaged_packet_never_raises(name: str, data: st.DataObject) -> None:
     frame = bytearray(PACKETS[name])
     for _ in range(data.draw(st.integers(1, 4))):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from struct import pack
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from scapy.packet import Raw
 
 from rdmascope.dissect.layers.oncrpc import ONCRPC, ONCRPCCall
@@ -126,7 +126,6 @@ def test_a_payload_that_is_no_rpc_message_stays_raw() -> None:
     assert isinstance(RPCRDMA(words(7, 1, 1, 0, 0, 0, 0, 7, 2, 0))[RDMAMsg].payload, Raw)
 
 
-@settings(max_examples=300)
 @given(
     st.one_of(
         st.binary(max_size=120),

@@ -6,7 +6,7 @@ from struct import pack
 from typing import Any
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from scapy.packet import Raw
 
 from rdmascope.dissect.layers import ROPT_INITXCH, ROPT_RESPXCH, ROPT_UPDXCH
@@ -142,7 +142,6 @@ def infos(draw: st.DrawFn) -> tuple[int, bytes]:
     return option, bytes(data)
 
 
-@settings(max_examples=300)
 @given(infos())
 def test_decoder_and_layer_agree_on_options_legal_truncated_and_hostile(wire: tuple[int, bytes]) -> None:
     option, data = wire
@@ -180,7 +179,6 @@ def positions(words_: list[int]) -> frozenset[int]:
     return frozenset(32 * at + bit for at, word in enumerate(words_) for bit in range(32) if word >> bit & 1)
 
 
-@settings(max_examples=100)
 @given(
     st.integers(0, 1), st.lists(st.builds(ReadSegment, position=U32, handle=U32), max_size=3), st.binary(max_size=20)
 )

@@ -413,7 +413,6 @@ def test_one_bad_length_does_not_touch_other_packets() -> None:
     assert rows[1] == (1, 42, 8, len(PACKET), *FOUR, 49152, 2)
 
 
-@settings(max_examples=300)
 @given(captures())
 def test_equals_the_slow_reader(frames: list[Frame]) -> None:
     check_against_the_slow_reader(frames)
@@ -450,7 +449,7 @@ def tcp_frames(draw: st.DrawFn) -> Frame:
     return frame.cut(draw(st.integers(0, len(frame.data)))) if draw(st.booleans()) else frame
 
 
-@settings(max_examples=200, deadline=None)
+@settings(deadline=None)
 @given(st.lists(tcp_frames() | honest_frames(), min_size=1, max_size=20))
 def test_tcp_of_the_common_shape_is_where_its_headers_say(frames: list[Frame]) -> None:
     captured = batch(frames)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from scapy.layers.inet import IP
 from scapy.layers.l2 import Ether
 
@@ -107,7 +107,6 @@ def scripts(draw: st.DrawFn) -> Packet:
 
 
 @given(st.lists(scripts(), min_size=1, max_size=6))
-@settings(max_examples=100)
 def test_rows_equal_scapy(written: list[Packet]) -> None:
     frames = [encode(packet) for packet in written]
     found = packets(frames)
@@ -121,7 +120,6 @@ def test_rows_equal_scapy(written: list[Packet]) -> None:
 
 
 @given(st.lists(scripts(), min_size=1, max_size=6), st.integers(0, 120))
-@settings(max_examples=100)
 def test_truncated_frames_keep_what_they_have(written: list[Packet], snaplen: int) -> None:
     frames = [encode(packet) for packet in written]
     whole, cut = packets(frames), packets(frames, snaplen)

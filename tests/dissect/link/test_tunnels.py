@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from playbook import wrap
 from playbook.wrap import ERF, INFINIBAND, TUNNELS, Raw, batch
@@ -226,7 +226,6 @@ def test_what_a_tunnel_holds_ends_with_it() -> None:
 wrappings = st.sampled_from([*TUNNELS.values(), wrap.rocev1])
 
 
-@settings(max_examples=60)
 @given(st.data())
 def test_any_bytes_are_counted_once(data: st.DataObject) -> None:
     frames = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from playbook import Call, Capture, Reply, Wire, call, faults, fetch, nfs3, nfs4, reply
 from playbook.judge import analyze
@@ -327,7 +327,6 @@ def test_nonsense_is_no_operation(asked: bytes, answered: bytes) -> None:
         assert isinstance(done, FileOperation)
 
 
-@settings(max_examples=60)
 @given(faulty())
 def test_what_is_seen_is_what_was_sent(conversation: Conversation) -> None:
     """Whatever becomes of the packets: the bytes of each stretch stand in a message of the truth."""

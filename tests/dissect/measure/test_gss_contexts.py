@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from playbook import Wire, nfs3, nfs4, reply
 from playbook.capture import Capture, frame_batch
@@ -142,7 +142,6 @@ def test_a_server_that_lost_its_contexts() -> None:
     assert only(wire).failures == {"RPCSEC_GSS_CTXPROBLEM": 1}
 
 
-@settings(max_examples=50)
 @given(st.binary(max_size=80), st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1))
 def test_any_credential(body: bytes, procedure: int, length: int) -> None:
     wire = Wire()

@@ -405,7 +405,6 @@ def test_layouts() -> None:
     assert (client.layouts.granted, client.layouts.returned) == (1, 1)
 
 
-@settings(max_examples=40)
 @given(st.data())
 def test_packets_that_are_lost_do_no_harm(draw: st.DataObject) -> None:
     wire, one = connected()

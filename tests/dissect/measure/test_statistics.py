@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from rdmascope.dissect.layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
 from rdmascope.dissect.measure.statistics import MAX_PROCEDURES, MAX_REASONS, Statistics
@@ -134,7 +134,6 @@ def test_an_rpc_with_one_half_has_no_latency() -> None:
 
 
 @given(st.lists(st.integers(0, 10**12), min_size=1, max_size=60), st.integers(0, 8))
-@settings(max_examples=60)
 def test_the_slowest_are_the_slowest(totals: list[int], keep: int) -> None:
     statistics = collect(*(rpc(number, total) for number, total in enumerate(totals, 1)), keep=keep)
     assert [slow.waiting for slow in statistics.slowest()] == sorted(totals, reverse=True)[:keep]

@@ -6,7 +6,7 @@ from collections import Counter
 from unittest.mock import patch
 
 import numpy as np
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from rdmascope.dissect.measure import statistics, time_cells
 from rdmascope.dissect.measure.statistics import MAX_BINS, Timeline
@@ -20,7 +20,6 @@ def add(timeline: Timeline, time: int, call_bytes: int, reply_bytes: int) -> Non
     st.lists(st.tuples(st.integers(0, 2 * 10**18), st.integers(0, 1000), st.integers(0, 1000)), max_size=50),
     st.integers(1, 40),
 )
-@settings(max_examples=60)
 def test_the_timeline_loses_nothing(events: list[tuple[int, int, int]], columns: int) -> None:
     timeline = Timeline()
     for event in events:

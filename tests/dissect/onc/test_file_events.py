@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from zlib import crc32
 
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from rdmascope.dissect.onc import summary
 from rdmascope.dissect.onc.file_operations import FileEvent, FileEvents, file_events
@@ -259,7 +259,6 @@ def test_lines_of_other_messages() -> None:
     assert summary.call_summary(odd, 0, len(odd)).endswith("/?[2J\\xff")
 
 
-@settings(max_examples=80)
 @given(st.integers(0, 22), st.integers(3, 75), st.binary(max_size=150), st.binary(max_size=150))
 def test_noise_never_raises(procedure: int, number: int, asked: bytes, answered: bytes) -> None:
     pairs = [

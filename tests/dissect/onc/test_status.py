@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from rdmascope.dissect.onc import rpc_header, status
 
@@ -92,7 +92,6 @@ def test_a_status_that_was_not_captured_is_unknown() -> None:
     assert status.reply_status(100021, 4, 2, words(0xFFFFFFFF, 0), 0, 8) is None
 
 
-@settings(max_examples=100)
 @given(
     st.sampled_from(sorted(rpc_header.PROGRAM_NAMES)),
     st.integers(0, 5),

@@ -17,7 +17,7 @@ from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.reassembly import reassembled_call, reassembled_reply
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 
-QUICK = settings(max_examples=60, suppress_health_check=list(HealthCheck), deadline=None)
+QUICK = settings(suppress_health_check=list(HealthCheck), deadline=None)
 CUTS = st.lists(st.integers(0, 60), max_size=5)
 PORTMAP, NFS, MOUNT, NLM, STATUS = 100000, 100003, 100005, 100021, 100024
 EPOCH = 1_700_000_000_000_000_000

@@ -78,7 +78,7 @@ def dialogues(draw: st.DrawFn) -> tuple[Wire, Model]:
     return wire, model
 
 
-@settings(max_examples=100, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(dialogues())
 def test_what_is_in_force_is_what_was_last_said(dialogue: tuple[Wire, Model]) -> None:
     wire, model = dialogue

@@ -19,7 +19,7 @@ from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.reassembly import reassembled_call, reassembled_reply
 from rdmascope.dissect.rpcrdma.rpcs import Reassembled, Rpc
 
-QUICK = settings(max_examples=60, suppress_health_check=list(HealthCheck), deadline=None)
+QUICK = settings(suppress_health_check=list(HealthCheck), deadline=None)
 CUTS = st.lists(st.integers(0, 200), max_size=5)
 NFS, CALLBACK, READ, WRITE = 100003, 0x40000000, 6, 7
 HANDLE = b"handle of a file"

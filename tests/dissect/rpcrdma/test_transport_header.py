@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from scapy.packet import NoPayload
 
 from rdmascope.dissect.layers.rpcrdma import (
@@ -324,13 +324,11 @@ def listed(chunk: Any) -> list[tuple[int, ...]]:
     return [(segment.handle, segment.length, segment.offset) for segment in chunk.segments]
 
 
-@settings(max_examples=300)
 @given(wire())
 def test_decoder_and_layer_agree_on_headers_legal_truncated_and_hostile(data: bytes) -> None:
     check_against_layer(data)
 
 
-@settings(max_examples=200)
 @given(
     st.one_of(
         st.binary(max_size=120),
@@ -344,7 +342,6 @@ def test_decoder_and_layer_agree_on_anything(data: bytes) -> None:
     check_against_layer(words(1, 2, 1, RDMA_OPTIONAL) + data)
 
 
-@settings(max_examples=200)
 @given(wire(), st.data())
 def test_truncation_never_changes_what_came_before_it(data: bytes, draw: st.DataObject) -> None:
     whole = decode(data)

@@ -43,7 +43,6 @@ def test_every_field_is_compared() -> None:
     assert names >= {*PACKET_NAMES, *HEADER_FIELDS} - absent
 
 
-@settings(max_examples=60)
 @given(st.sampled_from(VALUES), st.integers(1, 255), st.data())
 def test_any_value_that_is_altered_is_found(place: tuple[int, str], change: int, data: st.DataObject) -> None:
     frame, name = place

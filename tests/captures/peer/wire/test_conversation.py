@@ -52,7 +52,7 @@ CHANGES = st.builds(ScriptStep, end=st.sampled_from([CLIENT, SERVER]), request=s
 GROWTH = st.builds(ScriptStep, end=st.sampled_from([CLIENT, SERVER]), update=st.sampled_from([((RBSIZ, 20000),)]))
 PATHS = st.sampled_from([Path(), SIX, Path(mtu=256), Path(mtu=4096)])
 FORWARD_XID = 0x5C00_0000
-PROPERTY = settings(max_examples=40, suppress_health_check=list(HealthCheck))
+PROPERTY = settings(suppress_health_check=list(HealthCheck))
 
 
 @st.composite

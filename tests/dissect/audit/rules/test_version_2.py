@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from playbook import Wire, faults, nfs3
 from playbook.audits import audit, broken_rules, late, play, short, total
@@ -252,7 +252,6 @@ ERRORS = st.builds(
 SENDS = st.lists(st.tuples(st.integers(0, 1), st.one_of(OPTIONS, ERRORS)), max_size=12)
 
 
-@settings(max_examples=60)
 @given(SENDS, st.integers(0, 200), st.integers(0, 3))
 def test_whatever_is_sent_is_judged(sends: list[tuple[int, bytes]], snap: int, hole: int) -> None:
     wire = Wire(seed=23)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from playbook.xdr_values import values
 from rdmascope.captures.session.session import Session
@@ -93,7 +93,6 @@ def kinds() -> Iterator[tuple[bool, bool]]:
 def test_on_drawn_compounds(results: bool, callback: bool) -> None:
     type = (RESULTS if results else ARGUMENTS)[callback]
 
-    @settings(max_examples=60)
     @given(values(type), st.data())
     def check(drawn: tuple[object, bytes], draw: st.DataObject) -> None:
         data = drawn[1]

@@ -165,7 +165,6 @@ def test_truncated_anywhere_it_says_so(name: str) -> None:
     check()
 
 
-@settings(max_examples=300)
 @given(st.sampled_from(sorted(SHAPES)), st.lists(st.integers(0, 12) | st.integers(0, 2**32 - 1), max_size=80))
 def test_any_words_are_read_inside_their_bytes_and_within_the_limit(name: str, words: list[int]) -> None:
     data = pack(f">{len(words)}I", *words)
@@ -179,7 +178,6 @@ def test_any_words_are_read_inside_their_bytes_and_within_the_limit(name: str, w
         assert 0 <= node.offset <= node.offset + node.length <= len(data)
 
 
-@settings(max_examples=100)
 @given(st.sampled_from(sorted(SHAPES)), st.data())
 def test_flipped_bytes_do_no_harm(name: str, draw: st.DataObject) -> None:
     data = bytearray(draw.draw(values(SHAPES[name]))[1])

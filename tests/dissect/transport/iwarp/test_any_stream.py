@@ -73,7 +73,7 @@ scripts = st.builds(
     ).map(tuple),
     sizes=st.lists(st.integers(1, 1500), max_size=6).map(tuple),
 )
-QUICK = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+QUICK = settings(suppress_health_check=[HealthCheck.too_slow])
 CUTS = st.lists(st.integers(0, 1000), max_size=3)
 
 

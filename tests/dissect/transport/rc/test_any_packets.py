@@ -15,7 +15,7 @@ from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.transport.connection import Connection, Endpoint
 from rdmascope.dissect.transport.rc.health import RcHealth
 
-QUICK = settings(max_examples=60, suppress_health_check=list(HealthCheck))
+QUICK = settings(suppress_health_check=list(HealthCheck))
 
 
 def seen_again(packets: Sequence[Packet], connection: int, sender: int, mtu: int) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from rdmascope.dissect.layers.cm import (
     CM_MESSAGES,
@@ -145,7 +145,6 @@ def test_it_reads_in_place_and_no_further() -> None:
     assert read_cm(data, 7, 7 + 150) == read(REQUEST[:150])
 
 
-@settings(max_examples=200)
 @given(st.sampled_from(sorted(CM_MESSAGES)), st.binary(max_size=240), st.integers(-5, 300))
 def test_nothing_raises(attribute: int, body: bytes, end: int) -> None:
     data = bytes(MAD(classversion=2, attributeid=attribute)) + body
@@ -154,7 +153,6 @@ def test_nothing_raises(attribute: int, body: bytes, end: int) -> None:
         assert message.truncated == (min(end, len(data)) < 256)
 
 
-@settings(max_examples=100)
 @given(st.sampled_from(sorted(CM_MESSAGES)), st.binary(min_size=232, max_size=232))
 def test_reader_and_layer_agree(attribute: int, body: bytes) -> None:
     data = bytes(MAD(classversion=2, attributeid=attribute)) + body

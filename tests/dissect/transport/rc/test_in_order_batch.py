@@ -19,7 +19,7 @@ from rdmascope.dissect.transport.connection import Connection
 from rdmascope.dissect.transport.rc import in_order as together
 from rdmascope.dissect.transport.rc.link import RcLink
 
-QUICK = settings(max_examples=80, suppress_health_check=list(HealthCheck), deadline=None)
+QUICK = settings(suppress_health_check=list(HealthCheck), deadline=None)
 
 
 def kept(link: RcLink) -> list[object]:
