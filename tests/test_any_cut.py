@@ -98,7 +98,7 @@ def test_any_batches_of_an_iwarp_connection_with_faults(conversation: IwarpConve
     in_any_batches(conversation.capture.frames, cuts)
 
 
-@settings(QUICK, max_examples=4)
+@settings(QUICK, max_examples=3)
 @given(BEGUN, IWARP_BEGUN, st.lists(st.booleans(), min_size=40), CUTS)
 def test_any_batches_of_both_transports(
     roce: Conversation, iwarp: IwarpConversation, turns: list[bool], cuts: list[int]

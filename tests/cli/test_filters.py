@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 
-from playbook.commands import unpacked
+from playbook.commands import LONG_CALLS, unpacked
 from playbook.samples import SAMPLES
 from rdmascope.captures.tables.saved_session import saved_rpcs
 from rdmascope.cli.main import main
@@ -58,7 +58,7 @@ def objects(*arguments: str) -> list[dict[str, Any]]:
 
 
 @settings(
-    max_examples=4,
+    max_examples=3,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
     suppress_health_check=list(HealthCheck),
 )
@@ -125,7 +125,7 @@ COMMANDS = ("report", "rpcs", "packets", "transport", "files", "audit", "sql", "
 
 def given_to(command: str, *arguments: str) -> Result:
     more = {"sql": ["SELECT count(*) FROM rpcs"], "export": ["-o", "out.pcapng"]}.get(command, [])
-    return run(command, EVERYTHING, *more, *arguments)
+    return run(command, LONG_CALLS, *more, *arguments)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -165,7 +165,7 @@ def test_a_condition_sees_only_the_tables(
         ),
         (("--where", "number >"), "syntax error"),
         (("--procedure", "REED"), "no procedure or operation 'REED'; did you mean READ"),
-        (("--client", "10.9.9.9"), "no client '10.9.9.9'; there is 10.77.0.1, 10.77.0.2"),
+        (("--client", "10.9.9.9"), "no client '10.9.9.9'; there is 10.77.0.2"),
         (("--since", "5000"), "is after the last frame"),
         (("--since", "25:00"), "is no time"),
         (("--slower-than", "3 bytes"), "is no duration"),

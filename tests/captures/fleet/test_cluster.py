@@ -36,16 +36,16 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         yield found
 
 
-def fleet(folder: Path) -> int:
+def fleet(folder: Path, sample: str = "v2-settles") -> int:
     """The same capture with other times on each of several hosts; returns its RPCs."""
-    sample = SAMPLES / MANIFEST["nconnect-rxe"]["file"]
+    capture = SAMPLES / MANIFEST[sample]["file"]
     for host in range(COPIES):
         (folder / f"host{host}").mkdir(parents=True)
-        shutil.copy(sample, folder / f"host{host}" / "a.pcap.zst")
+        shutil.copy(capture, folder / f"host{host}" / "a.pcap.zst")
         # An empty frame of Zstandard that is skipped: the contents differ, and what is in them does not.
         with open(folder / f"host{host}" / "a.pcap.zst", "ab") as file:
             file.write(bytes.fromhex("502a4d18 04000000") + host.to_bytes(4))
-    return calls_of(sample)
+    return calls_of(capture)
 
 
 @cache
@@ -54,7 +54,7 @@ def calls_of(sample: Path) -> int:
 
 
 def test_nothing_is_lost_or_doubled_when_a_worker_is_killed(cluster: LocalCluster, tmp_path: Path) -> None:
-    calls = fleet(tmp_path / "fleet")
+    calls = fleet(tmp_path / "fleet", "nconnect-rxe")
     data_set = tmp_path / "set"
     found = units([str(tmp_path / "fleet")])
     done = on_cluster(found, str(data_set), Options(), cluster.scheduler_address)
@@ -96,7 +96,7 @@ def test_workers_have_the_plugins_of_their_client_and_the_next_client_has_not(
 
 
 def test_nothing_is_lost_or_doubled_when_the_coordinator_is_killed(cluster: LocalCluster, tmp_path: Path) -> None:
-    calls = fleet(tmp_path / "fleet")
+    calls = fleet(tmp_path / "fleet", "nconnect-rxe")
     data_set = tmp_path / "set"
     words = ["batch", str(tmp_path / "fleet"), "-o", str(data_set), "--scheduler", cluster.scheduler_address]
     first = subprocess.Popen([*PROGRAM, *words], stdout=subprocess.DEVNULL)
