@@ -391,16 +391,19 @@ class Search:
         span = ENDLESS if expected else SHOWN if markers_unknown and not final else 0
         for candidate in self._candidates(at):
             verdict, broken = self._chain(candidate, span, exact=markers_unknown and final and not expected)
-            if verdict == YES:
-                return Found(candidate, True)
             if verdict == MAYBE and maybe is None:
                 maybe = candidate
-            if (verdict == NO or final) and markers_unknown and broken is not None:
+            if (verdict != MAYBE or final) and markers_unknown and broken is not None:
                 marked = self._with_markers(candidate, broken, final)
                 if marked is not None and marked.confirmed:
                     return marked
                 maybe = candidate if marked is not None and maybe is None else maybe
-        return Found(self.window.limit if maybe is None else maybe, False)
+            if verdict == YES:
+                return Found(candidate, True)
+        # The control octets of an FPDU that begins with the last bytes are not there yet.
+        rest = max(at, self.window.limit - CONTROL + 1)
+        behind = rest if not final and self.window.read(rest, 1) else self.window.limit
+        return Found(behind if maybe is None else maybe, False)
 
     def _candidates(self, at: int) -> Iterator[int]:
         """Where a frame's payload begins, and where control octets are legal."""
@@ -428,24 +431,25 @@ class Search:
 
     def _chain(self, at: int, span: int, exact: bool = False) -> tuple[int, int | None]:
         """Whether FPDUs follow each other from ``at`` on, one of them ``span`` bytes later, with ``exact`` up to the
-        last byte there is; and the last that may be one.
+        last byte there is; and the last that may be one, or where they do, the first with a wrong CRC.
         """
         window, evidence = self.window, self.evidence
         begin, bits, linked = at, ALIGNED if at in self.edges else 0, False
-        verified = unverified = wrong = headers = 0
+        verified = unverified = headers = 0
         sure = False
         before: _Header | None = None
         last: int | None = None
+        wrong: int | None = None
         while headers < MAX_HEADERS:
             if at + SEARCHED > window.limit:
                 if exact and at == window.limit and sure:
-                    return YES, last
+                    return YES, wrong
                 return MAYBE, last
             head = window.read(at, SEARCHED)
             header = _header(head) if len(head) == SEARCHED else None
             if header is None:
                 # All up to bytes that were not captured are FPDUs: as good as up to the last byte.
-                return YES if sure and not head and not (wrong and verified) else NO, last
+                return (YES, wrong) if sure and not head and (wrong is None or not verified) else (NO, last)
             headers += 1
             bits += header.bits
             if header.queue >= 0 and evidence.continued(header.queue, header.key):
@@ -467,8 +471,8 @@ class Search:
                     unverified += 1
                 elif self.crc:
                     return NO, last
-                else:
-                    wrong += 1
+                elif wrong is None:
+                    wrong = at
             if self.crc and not unverified:
                 confirmed = verified > 0
             else:
@@ -476,7 +480,7 @@ class Search:
                 confirmed = headers > 1 or verified > 0 or ((linked or alone) and self.known)
             sure = confirmed and bits >= (ENOUGH if self.known else ENOUGH_UNKNOWN)
             if sure and at - begin >= span and not exact:
-                return YES, last
+                return YES, wrong
             at = end
         return NO, last
 
