@@ -355,16 +355,16 @@ class Facts:
         known = [unanswered for unanswered in self.rpcs.unanswered if unanswered.waiting >= 0]
         return sorted(known, key=lambda unanswered: (-unanswered.waiting, unanswered.number))
 
-    def last_spoke(self, number: int, end: int, until: int) -> int:
+    def last_spoke(self, number: int, end: int, until: int) -> tuple[int, int]:
         """Nanoseconds: the last packet that the host at this end of a connection sent to the other, on it or another
-        that began before ``until``; 0 where none is known."""
+        that began before ``until``, and the last that it sent to any; 0 where none is known."""
         hosts = self._hosts(self.by_number[number])
         times = [
-            self.healths[conversation.connection.number].directions[end].last_time
+            (self.healths[conversation.connection.number].directions[end].last_time, self._hosts(conversation))
             for conversation in self.conversations
-            if self._hosts(conversation) == hosts and conversation.connection.first_time < until
+            if self._hosts(conversation)[end] == hosts[end] and conversation.connection.first_time < until
         ]
-        return max(times, default=0)
+        return max([time for time, between in times if between == hosts], default=0), max(times, default=(0,))[0]
 
     @staticmethod
     def _hosts(conversation: Conversation) -> tuple[str, str]:

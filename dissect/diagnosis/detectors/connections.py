@@ -163,9 +163,10 @@ def hung_text(facts: Facts, hung: Sequence[Unanswered], speaker: bool = True) ->
     ended = _ended(conversation, until < facts.end_of(first.frame) - SECOND)
     text = f"{name} (RPC {first.number}) {'hung' if ended else 'has hung for'} {duration(first.waiting)}{ended}"
     replier = 0 if first.backward else 1
-    spoke = 0 if conversation is None or not speaker else facts.last_spoke(first.connection, replier, until)
-    if spoke:
-        text += f"; the {ENDS[replier]} last spoke at {moment(spoke)[11:19]} UTC"
+    if conversation is not None and speaker:
+        spoke, to_any = facts.last_spoke(first.connection, replier, until)
+        to = f" to {conversation.connection.endpoints[1 - replier].address}" if to_any - spoke > SECOND else ""
+        text += f"; the {ENDS[replier]} last spoke{to} at {moment(spoke)[11:19]} UTC" if spoke else ""
     more = len(hung) - 1
     return text + (f"; {plural(more, 'more call', 'more calls')}" if more else "")
 

@@ -77,6 +77,17 @@ def test_calls_whose_connection_ended_hung_until_then() -> None:
     assert said.cause.text.startswith("WRITE (RPC 21) hung 1.00 s until the server closed the connection")
 
 
+@pytest.mark.parametrize(("later", "to"), [(0, ""), (50, " to 10.0.0.2")])
+def test_a_server_that_speaks_to_others_only(later: int, to: str) -> None:
+    mine, ends = connection(1), (Endpoint("10.0.0.3", 18), Endpoint("10.0.0.1", 34))
+    other = connection(2, endpoints=ends)
+    spoke = [direction(last_time=START + seconds * SECOND) for seconds in (10, 10 + later)]
+    healths = [health(number, server=server) for number, server in enumerate(spoke, 1)]
+    hung = rpc(21, "WRITE", answered=False, on=mine)
+    (said,) = found(facts([*many(20, on=mine), hung], healths, (mine, other)), "calls-hung")
+    assert said.cause.text.endswith(f"the server last spoke{to} at 22:13:30 UTC")
+
+
 def test_calls_whose_replies_the_capture_may_lack_are_not_said_to_hang() -> None:
     lossy = connection(1, unread_packets=(0, 1))
     (said,) = found(
