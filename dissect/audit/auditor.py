@@ -21,7 +21,20 @@ from ..transport.connection import Connection
 from ..units import with_port
 from .events import ConnectionSetup, SentMessage
 from .listener import AuditListener
-from .rule import PASS, PASSED, UNDECIDABLE, VIOLATION, Finding, Judgement, Level, Rule, Subject, all_rules, undecidable
+from .rule import (
+    FIRST,
+    PASS,
+    PASSED,
+    UNDECIDABLE,
+    VIOLATION,
+    Finding,
+    Judgement,
+    Level,
+    Rule,
+    Subject,
+    all_rules,
+    undecidable,
+)
 from .transaction import Transaction
 
 SEVERITIES = {Level.MUST: "error", Level.SHOULD: "warning", Level.STATED: "notice"}
@@ -186,6 +199,8 @@ class Auditor:
         self._set_up: set[int] = set()
         """Connections whose private data was judged."""
         self._refusals = VersionRefusals()
+        self._hidden: dict[int, set[tuple[type[Subject], int]]] = {}
+        """What truncated messages may be, by connection number, and their version; 0 where that is truncated, too."""
         self.sides_known: set[int] = set()
         """Connections whose traffic shows which end is the client."""
 
@@ -230,6 +245,7 @@ class Auditor:
         if listener is not None:
             listener.finish()
         self._judge_setup(conversation)
+        self._leave_open(conversation.connection)
         self._count_classes(number)
         self._classes.pop(number, None)
         self._set_up.discard(number)
@@ -261,6 +277,7 @@ class Auditor:
             listener.finish()
         for conversation in conversations:
             self._judge_setup(conversation)
+            self._leave_open(conversation.connection)
         self._count_classes()
 
     def _judge_setup(self, conversation: Conversation) -> None:
@@ -285,6 +302,25 @@ class Auditor:
         if self.meant is not None and not self.meant(subject):
             return
         self._judge_by(self._seats_for(subject), subject)
+        if isinstance(subject, SentMessage) and (hidden := subject.hidden):
+            self._hidden.setdefault(subject.connection.number, set()).update(
+                (kind, subject.header.version if subject.header.length >= 8 else 0) for kind in hidden
+            )
+
+    def _leave_open(self, connection: Connection) -> None:
+        """Where messages are truncated before they say what they are, rules about that are undecidable."""
+        hidden = self._hidden.pop(connection.number, set())
+        for rule in self.rules.values() if hidden else ():
+            second = rule.id.startswith(("V2-", "XC-"))
+            versions = {version for kind, version in hidden if kind is rule.subject}
+            if rule.plugin or not versions - {1 if second else 2 if rule.needs & FIRST else -1}:
+                continue
+            for end in (0, 1):
+                tally = self._tally(TallyKey(rule.id, connection.number, end))
+                judged = tally.undecidable or (tally.passed and rule.subject is SentMessage)
+                if rule.judges(end) and not judged:
+                    tally.undecidable = 1
+                    tally.add_reason("a message is truncated before it says what it is")
 
     def _judge_by(self, seats: list[RuleSlot], subject: Subject) -> None:
         for seat in seats:

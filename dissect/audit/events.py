@@ -35,7 +35,7 @@ from ..named_tuple import NamedTuple
 from ..onc import binding
 from ..onc.nfs3 import holds_arguments, nfs3_procedure
 from ..onc.rpc_header import NFS, call_head
-from ..rpcrdma.characteristics import InitXch, OptionNoun, ReqXch, UpdXch
+from ..rpcrdma.characteristics import InitXch, OptionNoun, ReqXch, RespXch, UpdXch
 from ..rpcrdma.conversation import DEFAULT_INLINE, Conversation
 from ..rpcrdma.memory import REORDERED
 from ..rpcrdma.messages import Message, TransportHeader
@@ -137,7 +137,7 @@ class SentMessage(OfMessage):
         shape = SECOND if header.version == 2 else FIRST
         if self.is_call is not None:
             shape |= CALL if self.is_call else REPLY
-        elif header.truncated:
+        elif self.message.untyped:
             shape |= CALL | REPLY
         if header.truncated and header.procedure != RDMA_ERROR:
             shape |= READS if header.procedure is not None else READS | NOMSG | ERROR
@@ -155,6 +155,18 @@ class SentMessage(OfMessage):
         if self.header.truncated or (self.header.problem and not self.message.operation.end_known):
             return "the transport header is not all in the capture"
         return ""
+
+    @property
+    def hidden(self) -> tuple[type[Subject], ...]:
+        """What it may be, where it is truncated before it says that."""
+        header, call_or_reply = self.header, (Transaction,) if self.is_call is None else ()
+        if not self.message.operation.start_known:
+            return (SentMessage,)
+        if header.truncated and header.procedure is None:
+            return (SentMessage, SentOption, RefusableMessage, *call_or_reply)
+        if header.truncated and header.procedure == RDMA_OPTIONAL and header.option is None:
+            return SentOption, RefusableMessage
+        return call_or_reply if header.procedure in (RDMA_MSG, RDMA_NOMSG) and self.message.untyped else ()
 
     @property
     def limit(self) -> InForce:
@@ -277,6 +289,14 @@ class SentOption(OfMessage):
         if isinstance(content, ReqXch):
             return content.want
         return (content.now,) if isinstance(content, UpdXch) and content.now is not None else ()
+
+    @property
+    def done(self) -> list[Characteristic]:
+        """A ROPT_RESPXCH: the changes that it says were made."""
+        request, content = self.request, self.content
+        if request is None or not isinstance(content, RespXch):
+            return []
+        return [request.want[position] for position in content.done if position < len(request.want)]
 
     @property
     def decodes(self) -> bool:
@@ -713,6 +733,7 @@ def _routine_call_of(rpc: Rpc, call: Message, flow: CreditState | None) -> bool:
         or flow is None
         or flow.limit is None
         or flow.outstanding > flow.limit
+        or flow.undirected
         or lacking(rpc.connection, 0, flow.since, call.frame) != NONE_LACKING
         or not routine_procedure(rpc.program, rpc.version, rpc.procedure, rpc.operations)
         or (rpc.version == 3 and rpc.program == NFS and _captured(call) and not _holds_arguments(rpc, call))

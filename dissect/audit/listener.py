@@ -671,6 +671,7 @@ class AuditListener(Listener):
         header = message.header
         self.settling.reach(message.operation)
         sent = self._sent(SentMessage(self.conversation, message, sender, None, None))
+        sent.errored = self.errored[1 - sender].get(header.xid)
         if header.procedure == RDMA_ERROR:
             sent.xid_seen = header.xid in self.xids[1 - sender]
             self.answers.error_sent(sent)

@@ -190,7 +190,10 @@ def gaps(connection: Connection, *senders: int) -> str:
         return f"{missing:,} packets of the connection {what}"
     if connection.late_packets:
         return f"{connection.late_packets:,} packets of the connection come long after what they precede"
-    unread = sum(connection.unread_packets[end] + connection.unread_messages[end] for end in senders or (0, 1))
+    unread = sum(
+        connection.unread_packets[end] + max(connection.unread_messages[end], connection.undirected_messages[end])
+        for end in senders or (0, 1)
+    )
     if unread:
         return f"{unread:,} packets of the connection cannot be read: their headers are truncated, or a check failed"
     if connection.one_sided:
@@ -322,6 +325,12 @@ class Rule:
         if backward and self.backward is False:
             return bool(self.needs & CHUNK_LISTS and shape & SECOND)
         return self.backward in (None, backward)
+
+    def judges(self, end: int) -> bool:
+        """Whether it is about that end of a connection, 0 for the client."""
+        if self.unjudgeable or self.role == "either" or self.backward is None:
+            return not self.unjudgeable
+        return end == ((self.role == "requester") == self.backward)
 
     @property
     def paragraphs(self) -> dict[str, str]:

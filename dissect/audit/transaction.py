@@ -61,7 +61,7 @@ class LastXids:
             del self._xids[:-REMEMBERED]
 
 
-UNSEEN_CALLS = "calls may be missing from the capture since the last reply"
+UNSEEN_CALLS = "calls may be missing from the capture since the last reply, or truncated before they say that they are"
 CALL_NOT_WHOLE = "the call's Payload stream is not all in the capture"
 LOOKED_AT = 1 << 20
 """Bytes of a long message that are looked at."""
@@ -84,6 +84,8 @@ class CreditState(NamedTuple):
     """Replies that fit no call, and may be those of calls that count as outstanding."""
     since: int = 1 << 62
     """Frame of the last reply before it; behind all where nothing before it is asked for."""
+    undirected: int = 0
+    """Messages of the caller that may be calls, or of which only an answer shows it, this one included."""
 
 
 def lacking(connection: Connection, caller: int, since: int, frame: int) -> tuple[int, bool]:
@@ -142,7 +144,8 @@ class Transaction(Subject):
         """
         if self.flow is None or self.rpc.call is None:
             return NONE_LACKING
-        return lacking(self.connection, self.endpoint("requester"), self.flow.since, self.rpc.call.frame)
+        packets, theirs = lacking(self.connection, self.endpoint("requester"), self.flow.since, self.rpc.call.frame)
+        return packets + self.flow.undirected, theirs
 
     @property
     def unseen_calls(self) -> str:
@@ -355,7 +358,7 @@ class Transaction(Subject):
     def results(self) -> Items | None:
         """The eligible results; None where the binding is not known or the reply is not whole."""
         rpc, stream = self.rpc, self.reply_stream
-        if (bound := self.bound_procedure) is None or not self.reply_whole:
+        if (bound := self.bound_procedure) is None or not self.reply_whole or self.credential_cut:
             return None
         lengths = [chunk.returned or 0 for chunk in self.writes]
         return binding.reply_items(*bound, stream, 0, len(stream), lengths, rpc.gss)
@@ -370,7 +373,8 @@ class Transaction(Subject):
     def nfs_status(self) -> int | None:
         """The first word of the results, with which those of NFS begin; None where it is not known."""
         head, stream = self.reply_head, self.reply_stream
-        known = self.rpc.program == NFS and head is not None and 0 < head.body <= len(stream) - 4
+        known = self.rpc.program == NFS and not self.credential_cut
+        known = known and head is not None and 0 < head.body <= len(stream) - 4
         return word(memoryview(stream), head.body)[0] if head is not None and known else None
 
     @property
@@ -670,7 +674,9 @@ class CreditGrants:
         """A call takes a credit; ``outstanding`` counts it."""
         message = transaction.rpc.call
         assert message is not None
-        transaction.flow = self.flow(caller, message.header.credits or 0, message.time, outstanding)
+        undirected = self.conversation.connection.undirected_messages[caller] + message.untyped
+        flow = self.flow(caller, message.header.credits or 0, message.time, outstanding)
+        transaction.flow = flow._replace(undirected=undirected) if undirected else flow
         self.unrelieved[caller].append(transaction)
         if len(self.unrelieved[caller]) > REMEMBERED:
             del self.unrelieved[caller][: REMEMBERED // 2]
@@ -711,7 +717,8 @@ class CreditGrants:
         credits, header = message.header.credits, message.header
         self.last_reply[caller] = max(self.last_reply[caller], message.frame)
         self.relieve(caller, message.frame, message.time)
-        if credits is not None and not header.problem and header.procedure != RDMA_ERROR:
+        readable = header.procedure not in (None, RDMA_ERROR) and (header.truncated or not header.problem)
+        if credits is not None and readable:
             self.grant(caller, credits, message.time)
 
     def relieve(self, caller: int, frame: int, time: int) -> None:

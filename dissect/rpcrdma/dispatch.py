@@ -331,9 +331,7 @@ class Dispatcher:
             earlier = self._directed(1 - sender, header.xid)
             if earlier is not None:
                 matching.call(1 - sender, earlier)
-                # The XID and message type of RPC are 8 bytes: without them it may be a backward reply, or an option.
-                untyped = earlier.header.truncated or earlier.end - earlier.start < min(8, earlier.inline_length)
-                if header.procedure == RDMA_ERROR and untyped:
+                if header.procedure == RDMA_ERROR and earlier.untyped:  # It may be a backward reply, or an option.
                     matching.doubt(1 - sender, header.xid)
             matching.reply(sender, message)
 
@@ -390,13 +388,14 @@ class Dispatcher:
         """By the RPC header, the transport header or an open call of this XID; None where none of them decides."""
         header = message.header
         procedure = header.procedure
+        answers = header.xid in self.undirected[1 - sender]
         if procedure in (RDMA_MSG, RDMA_MSGP, RDMA_OPTIONAL) and not header.problem:
             kind = rpc_header.message_type(message.data, message.start, message.end)
             if kind is not None:
                 return kind == CALL
         elif procedure == RDMA_ERROR:
             return False
-        elif procedure == RDMA_NOMSG and not header.problem and header.reads:
+        elif procedure == RDMA_NOMSG and not header.problem and header.reads and not answers:
             return not self._returns_reply_chunk(sender, header)
         elif procedure == RDMA_NOMSG and not header.problem and header.reply:
             if self._never_called(sender):
@@ -412,7 +411,7 @@ class Dispatcher:
         if procedure == RDMA_NOMSG and header.reply and not header.problem:
             return False
         # Only calls have a Read list.
-        return True if header.reads else None
+        return True if header.reads and not answers else None
 
     def _never_called(self, sender: int) -> bool:
         """No call can have been sent to this end: it is the client, and all that the server sent was captured."""
@@ -448,14 +447,23 @@ class Dispatcher:
             self.undirected = {}, {}
         waiting = self.undirected[sender]
         assert isinstance(waiting, dict)
-        if len(waiting) >= MAX_UNDIRECTED:
-            self._drop_undirected(waiting.pop(next(iter(waiting))))
+        if len(waiting) >= MAX_UNDIRECTED and (first := self._directed(sender, next(iter(waiting)))) is not None:
+            self._drop_undirected(first)
+        self._directed(sender, xid)
         waiting[xid] = message
+        self._count_undirected(sender, message, 1)
 
     def _directed(self, sender: int, xid: int) -> Message | None:
         """The message with this XID of which nothing said what it is, which becomes known now."""
         messages = self.undirected[sender]
-        return messages.pop(xid, None) if isinstance(messages, dict) else None
+        message = messages.pop(xid, None) if isinstance(messages, dict) else None
+        if message is not None:
+            self._count_undirected(sender, message, -1)
+        return message
+
+    def _count_undirected(self, sender: int, message: Message, by: int) -> None:
+        connection = self.conversation.connection
+        connection.undirected_messages = raised(connection.undirected_messages, sender, by * message.untyped)
 
     def _drop_undirected(self, message: Message) -> None:
         self._note(message.frame, "nothing says whether it is a call or a reply")

@@ -103,6 +103,11 @@ class Message:
         self.start, self.end = 0, len(self.data)
 
     @property
+    def untyped(self) -> bool:
+        """The XID and message type of RPC, 8 bytes, are truncated in the capture."""
+        return self.header.truncated or self.end - self.start < min(8, self.inline_length)
+
+    @property
     def frame(self) -> int:
         return self.operation.last_frame
 

@@ -193,6 +193,8 @@ class Connection:
     """iWARP: where in its TCP stream, by positions that do not wrap, either endpoint sent the first of those."""
     unread_messages: Pair = NONE_OF_EITHER
     """Sends whose transport header the capture truncates, counted by the layer that decodes it."""
+    undirected_messages: Pair = NONE_OF_EITHER
+    """Sends that the capture truncates before they say whether they are calls or replies, which nothing told since."""
     disordered: int = 0
     """The first frame that answers what was captured behind it, so that the order of frames is not that in which they
     were sent; 0 for none."""

@@ -43,7 +43,8 @@ def exceeded(transaction: Transaction, source: str) -> Judgement | None:
         return None
     if flow.limit is None or flow.lenient is None:
         unseen = not transaction.start_known or transaction.missed(transaction.endpoint("responder"))
-        return undecidable("the grant is not in the capture") if unseen and flow.outstanding > 1 else None
+        several = flow.outstanding > 1 or transaction.unseen_calls
+        return undecidable("the grant is not in the capture") if unseen and several else None
     if flow.outstanding <= flow.limit:
         return undecidable_if(transaction.credit_doubt) or PASSED
     if reason := transaction.missed(transaction.endpoint("responder")):

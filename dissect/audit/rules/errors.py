@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...layers.oncrpc_codes import GARBAGE_ARGS
 from ...layers.rpcrdma_codes import ERR_CHUNK, ERR_INVAL_OPTION, ERR_VERS, ERROR_NAMES, RDMA_ERROR, RDMA_MSG
 from ...onc.binding import ENDS_INSIDE
+from ...rpcrdma.characteristics import UnknownOption
 from ..events import RefusableMessage, SentMessage
 from ..rule import (
     ERROR,
@@ -236,10 +237,12 @@ def error_for_header(refusable: RefusableMessage) -> Judgement | None:
     """
     option, answer = refusable.option, refusable.answer
     if option is not None:
-        if option.content.truncated or option.decodes:
+        if isinstance(option.content, UnknownOption) or (option.decodes and not option.truncated):
             return None
         if answer is not None and answer.header.error == ERR_INVAL_OPTION:
             return PASSED
+        if option.truncated:
+            return undecidable(option.truncated)
         return _answered(refusable, ERR_CHUNK)
     return _answered(refusable, ERR_CHUNK) if refusable.kind == "header" else None
 
@@ -291,7 +294,7 @@ def error_retry(sent: SentMessage) -> Judgement | None:
     Wrong: RDMA_ERROR 0x77, and the reply 0x77 behind it.
     """
     if sent.is_call is not False:
-        return None
+        return undecidable("it may be a reply, or another call") if sent.errored is not None else None
     if sent.errored is None:
         return PASSED if sent.rpc is not None and sent.rpc.call is not None and _error(sent) else None
     if reason := sent.missed(1 - sent.sender) or ("" if sent.errored.call else EARLIER_CALL):

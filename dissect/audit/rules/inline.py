@@ -6,13 +6,16 @@ XC-RBSIZ or XC-INIT-SIZE; either by V1-BACKWARD-SIZE or V1-REPLY-USES-REPLY-CHUN
 
 from __future__ import annotations
 
-from ...layers.characteristics_codes import ROPT_INITXCH
+from ...layers.characteristics_codes import CHARACTERISTICS, ROPT_INITXCH, XCHAR_RBSIZ
 from ...layers.rpcrdma_codes import RDMA_MSG, RDMA_OPTIONAL
 from ...rpcrdma.conversation import DEFAULT_INLINE
 from ..events import SentMessage
-from ..rule import FIRST, PASSED, REPLY, Judgement, Level, rule, undecidable, violation
+from ..rule import FIRST, PASSED, REPLY, Judgement, Level, gaps_between, rule, undecidable, violation
 
 MUST = Level.MUST
+
+LEAST = CHARACTERISTICS[XCHAR_RBSIZ].default
+"""Bytes that every receiver of version 2 has room for."""
 
 UNKNOWN = "the private data are not in the capture, so the inline threshold is not known"
 
@@ -57,6 +60,9 @@ def compare_second(sent: SentMessage, limit: int | None, why: str) -> Judgement:
         return undecidable("the size was lowered less than a second before, and the sender may not have known")
     if sent.length > limit and (reason := sent.missed(1 - sent.sender)):
         return undecidable(reason)
+    unseen = [gaps_between(sent.connection, end, 0, sent.message.frame) for end in (0, 1)]
+    if LEAST < sent.length <= limit and any(unseen):
+        return undecidable("packets before it are not in the capture, and may have lowered the size")
     return compare(sent, limit, why)
 
 

@@ -8,7 +8,6 @@ from ...layers.characteristics_codes import (
     BKREQSUP_GENL,
     BKREQSUP_INLINE,
     BKREQSUP_NONE,
-    CHARACTERISTICS,
     EXPERIMENTAL,
     OPTIONS,
     ROPT_INITXCH,
@@ -61,7 +60,7 @@ from ..rule import (
 from ..transaction import Transaction
 from .errors import decoded, silent
 from .header import inline_payload, nothing_behind, nothing_follows
-from .inline import compare_second, ruled_elsewhere
+from .inline import LEAST, compare_second, ruled_elsewhere
 
 MUST, SHOULD, STATED = Level.MUST, Level.SHOULD, Level.STATED
 
@@ -71,6 +70,14 @@ def options_missed(option: SentOption) -> str:
     if not option.start_known:
         return LATE_START
     return gaps(option.connection) or option.out_of_step
+
+
+def unknown_request(option: SentOption) -> str:
+    """Why it is not known what a ROPT_RESPXCH answers; '' where it is, or where it answers nothing."""
+    request = option.request
+    if request is None:
+        return options_missed(option)
+    return "" if request.whole else "the request cannot be read to its end"
 
 
 # What an option holds
@@ -226,9 +233,7 @@ def init_first(option: SentOption) -> Judgement | None:
         return violation(f"ROPT_INITXCH as message {option.before + 1} of its sender", "the first")
     if not option.start_known:
         return undecidable(LATE_START)
-    if reason := gaps(option.connection, option.sender):
-        return undecidable(reason)
-    return PASSED
+    return undecidable_if(gaps(option.connection)) or PASSED
 
 
 @rule("XC-NOCHANGE", "What optixch_nochg names does not change", STATED, "4.1", "", SentOption)
@@ -243,9 +248,10 @@ def no_change(option: SentOption) -> Judgement | None:
     """
     if isinstance(option.content, UpdXch):
         changed = list(option.values)
-    elif isinstance(option.content, RespXch) and option.request is not None:
-        want = option.request.want
-        changed = [want[at] for at in option.content.done if at < len(want)]
+    elif isinstance(option.content, RespXch):
+        if reason := unknown_request(option):
+            return undecidable(reason)
+        changed = option.done
     else:
         return None
     frame, judged = option.message.frame, None
@@ -258,7 +264,7 @@ def no_change(option: SentOption) -> Judgement | None:
             return violation(f"{new.name} changes from {value_words(new.which, before)} to {new.words}",
                              "no change, as optixch_nochg announced", announced_at, frame)  # fmt: skip
         judged = undecidable(reason) if not announced_at and (reason := options_missed(option)) else PASSED
-    return judged
+    return judged or undecidable_if(option.truncated)
 
 
 # Changes on request
@@ -277,9 +283,9 @@ def response_xid(option: SentOption) -> Judgement | None:
     if not isinstance(option.content, RespXch):
         return None
     xid = option.message.header.xid
-    request = option.request
+    request, frame = option.request, option.message.frame
     if request is not None and request.xid == xid:
-        return PASSED
+        return undecidable_if(gaps_between(option.connection, option.sender, request.frame, frame)) or PASSED
     if reason := options_missed(option):
         return undecidable(reason)
     if request is not None:
@@ -358,7 +364,8 @@ def support(refusable: RefusableMessage) -> Judgement | None:
         ROPT_UPDXCH: (ROPT_REQXCH,),
         ROPT_INITXCH: (ROPT_REQXCH, ROPT_RESPXCH, ROPT_UPDXCH),
     }.get(number or 0)
-    if refusable.option is None or needs is None or refusable.option.content.problem:
+    option = refusable.option
+    if option is None or needs is None or (option.content.problem and not option.truncated):
         return None
     shown = [need for need in needs if need in refusable.sent]
     refused = answer is not None and answer.header.procedure == RDMA_ERROR and answer.header.error == ERR_INVAL_OPTION
@@ -416,9 +423,10 @@ def receive_buffer(sent: SentMessage) -> Judgement | None:
 
     Wrong: 8192 announced, a Send of 9,000 bytes.
     """
-    if ruled_elsewhere(sent) or not sent.buffer_announced:
-        return None
     limit, _, source = sent.limit
+    unknown = limit is None and sent.length > DEFAULT_INLINE
+    if ruled_elsewhere(sent) or not (sent.buffer_announced or unknown):
+        return None
     return compare_second(sent, limit, source)
 
 
@@ -484,9 +492,10 @@ def receive_buffer_requested(sent: SentMessage) -> Judgement | None:
     if limit is not None and sent.length > limit:
         return None
     if not wishes:
-        least = CHARACTERISTICS[XCHAR_RBSIZ].default
-        missing = gaps_between(sent.connection, sent.sender, 0, frame) if sent.length > least else ""
-        return undecidable_if(missing)
+        own = (request for request in conversation.negotiation.requests if request.requester == sent.sender)
+        cut = "a request is truncated" if any(not one.whole for one in own if one.frame < frame) else ""
+        missing = cut or gaps_between(sent.connection, sent.sender, 0, frame)
+        return undecidable_if(missing) if sent.length > LEAST else None
     size, asked = min(wishes)
     return compare_second(sent, size, f"asked for in frame {asked}")
 
@@ -504,8 +513,9 @@ def receive_4096(option: SentOption) -> Judgement | None:
     """
     content = option.content
     if isinstance(content, RespXch):
-        request = option.request
-        values = [] if request is None else [request.want[at] for at in content.done if at < len(request.want)]
+        if reason := unknown_request(option):
+            return undecidable(reason)
+        values = option.done
     elif isinstance(content, InitXch | UpdXch):
         values = list(option.values)
     else:
@@ -513,9 +523,8 @@ def receive_4096(option: SentOption) -> Judgement | None:
     sizes = [value.value for value in values if value.which == XCHAR_RBSIZ and value.value is not None]
     if not sizes:
         return undecidable_if(option.truncated)
-    least = CHARACTERISTICS[XCHAR_RBSIZ].default
-    small = [size for size in sizes if size < least]
-    return violation(f"a Receive Buffer Size of {small[0]}", f"at least {least}") if small else PASSED
+    small = [size for size in sizes if size < LEAST]
+    return violation(f"a Receive Buffer Size of {small[0]}", f"at least {LEAST}") if small else PASSED
 
 
 @rule("V2-BACKWARD-REQUIRED", "An end of version 2 supports backward requests", MUST, "4.2.2", "", SentOption)
@@ -638,7 +647,9 @@ def direction(transaction: Transaction) -> Judgement | None:
         (transaction.rpc.call, "requester", False),
         (transaction.rpc.reply, "responder", True),
     ):
-        if message is None or message.header.version != 2 or message.header.procedure not in (RDMA_MSG, RDMA_NOMSG):
+        if message is None or message.header.version != 2:
+            continue
+        if message.header.procedure not in (None, RDMA_MSG, RDMA_NOMSG):
             continue
         stream = transaction.reply_stream if answers else transaction.call_stream
         if len(stream) < 8:
@@ -847,6 +858,8 @@ def fallback(sent: SentMessage) -> Judgement | None:
     if sent.terms is not None and sent.terms.looped:
         return violation(f"version 2 again, and {sent.terms.looped}", "version 1")
     refusal = _refusal(sent)
+    if refusal is None and version == 2 and not sent.start_known:
+        return undecidable(LATE_START)
     if refusal is None or refusal.low is None or refusal.high is None or refusal.low > refusal.high:
         return None  # V1-ERROR-RANGE
     if refusal.allows(version):
