@@ -30,7 +30,7 @@ def lists(b: Browsing, noun: str, count: int) -> bool:
     return (b.app.listed.noun, b.app.listed.count) == (noun, count)
 
 
-def test_the_list_has_the_lines_of_rpcs() -> None:
+def test_the_list_has_the_lines_of_rpcs_and_is_walked_through() -> None:
     async def steps(b: Browsing) -> None:
         listed = [line.strip() for line in b.lines("list")]
         printed = [line.strip() for line in run("rpcs", SAMPLE, columns=157).stdout.splitlines()[1:]]
@@ -38,8 +38,27 @@ def test_the_list_has_the_lines_of_rpcs() -> None:
         # A pipe gets all operations of a COMPOUND, and the status in a column.
         assert [line.split()[:5] for line in listed] == [line.split()[:5] for line in printed]
         assert b.status.startswith("RPCs 1 of 237")
+        await moving(b)
 
     browse(SAMPLE, steps)
+
+
+async def moving(b: Browsing) -> None:
+    listed = b.app.listed
+    for keys, place in (
+        (["down"], 1), (["j"], 2), (["up"], 1), (["k"], 0), (["G"], 236), (["g"], 0), (["end"], 236), (["home"], 0),
+        (["pagedown"], listed.rows_shown), (["pageup"], 0), (["space"], listed.rows_shown), (["ctrl+b"], 0),
+        (["ctrl+f"], listed.rows_shown), (["home", "ctrl+d"], listed.rows_shown // 2), (["ctrl+u"], 0),
+    ):  # fmt: skip
+        await b.press(*keys)
+        assert listed.cursor == place, keys
+        assert listed.top <= listed.cursor < listed.top + listed.rows_shown
+    await b.press("right")
+    assert listed.left == 8
+    await b.press("h")
+    assert listed.left == 0
+    await b.press("l", "left")
+    assert listed.left == 0
 
 
 def test_the_list_can_be_walked_through_before_anything_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,27 +77,6 @@ def test_the_list_can_be_walked_through_before_anything_is_looked_up(monkeypatch
             assert sorted(numbers(b)) == [*range(1, 238)]
 
     asyncio.run(run())
-
-
-def test_moving() -> None:
-    async def steps(b: Browsing) -> None:
-        listed = b.app.listed
-        for keys, place in (
-            (["down"], 1), (["j"], 2), (["up"], 1), (["k"], 0), (["G"], 236), (["g"], 0), (["end"], 236), (["home"], 0),
-            (["pagedown"], listed.rows_shown), (["pageup"], 0), (["space"], listed.rows_shown), (["ctrl+b"], 0),
-            (["ctrl+f"], listed.rows_shown), (["home", "ctrl+d"], listed.rows_shown // 2), (["ctrl+u"], 0),
-        ):  # fmt: skip
-            await b.press(*keys)
-            assert listed.cursor == place, keys
-            assert listed.top <= listed.cursor < listed.top + listed.rows_shown
-        await b.press("right")
-        assert listed.left == 8
-        await b.press("h")
-        assert listed.left == 0
-        await b.press("l", "left")
-        assert listed.left == 0
-
-    browse(SAMPLE, steps)
 
 
 def test_lists_follow_each_other() -> None:
@@ -150,27 +148,18 @@ def test_filter_passes_what_where_does() -> None:
     browse(SAMPLE, steps)
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [("latency_mss > 1", "no column"), ("1 = 1; drop table rpcs", "no query")],
-)
-def test_a_filter_that_is_none_is_said_where_it_is_typed(text: str, problem: str) -> None:
-    async def steps(b: Browsing) -> None:
-        await b.press("f")
-        await b.type(text)
-        await b.press("enter")
-        assert problem in b.screen() and len(b.app.screen_stack) == 2
-        await b.press("escape")
-        assert len(b.app.screen_stack) == 1 and b.app.listed.count == 237
-
-    browse(SAMPLE, steps)
-
-
-def test_completion() -> None:
+def test_a_filter_is_completed_and_what_is_none_is_said_where_it_is_typed() -> None:
     async def steps(b: Browsing) -> None:
         def typed() -> str:
             return b.app.screen.query_one("#typed", Input).value
 
+        for text, problem in ("latency_mss > 1", "no column"), ("1 = 1; drop table rpcs", "no query"):
+            await b.press("f")
+            await b.type(text)
+            await b.press("enter")
+            assert problem in b.screen() and len(b.app.screen_stack) == 2
+            await b.press("escape")
+            assert len(b.app.screen_stack) == 1 and b.app.listed.count == 237
         await b.press("f")
         await b.type("latency_n")
         await b.press("tab")
@@ -323,7 +312,7 @@ def test_copy() -> None:
     browse(SAMPLE, steps)
 
 
-def test_panes_and_zoom() -> None:
+def test_panes_and_zoom_and_the_end() -> None:
     async def steps(b: Browsing) -> None:
         for key, name in (
             ("2", "tree"),
@@ -341,6 +330,8 @@ def test_panes_and_zoom() -> None:
         assert not b.app.listed.display and b.app.query_one("#bytes").display
         await b.press("z")
         assert b.app.listed.display and b.app.strip.display
+        await b.press("ctrl+c")
+        assert b.app._exit
 
     browse(SAMPLE, steps)
 
@@ -422,14 +413,6 @@ def test_help_theme_and_quit() -> None:
         assert b.app._exit
 
     browse(SAMPLE, steps, size=(80, 24))
-
-
-def test_ctrl_c_quits() -> None:
-    async def steps(b: Browsing) -> None:
-        await b.press("ctrl+c")
-        assert b.app._exit
-
-    browse(SAMPLE, steps)
 
 
 def test_help_fits_and_names_every_key() -> None:

@@ -36,25 +36,6 @@ def test_the_chosen_field_is_marked_in_the_bytes() -> None:
         b.app.go_to("rpcs", 16)
         await b.until(lambda: any("READLINK3res" in line for line in b.lines("tree")))
         await b.press("2")
-        place = next(at for at, line in enumerate(b.lines("tree")) if "data: /a/long" in line)
-        b.app.chosen_tree.move_to(place)
-        await b.press("enter")
-        pane = b.app.query_one(BytesPane)
-        assert b.app.focused is pane and pane.display
-        assert pane.field == ("reply", 116, 160)
-        line = pane.line(pane.cursor)
-        assert line.plain.startswith("  000070") or line.plain.startswith("  000074")
-        marked = "".join(line.plain[one.start : one.end] for one in line.spans if one.style == "reverse")
-        assert marked.startswith("00") and "2f61" in pane.line(pane.cursor + 1).plain
-
-    browse(SAMPLE, steps)
-
-
-def test_a_field_of_a_transport_header_is_marked_in_the_bytes() -> None:
-    async def steps(b: Browsing) -> None:
-        b.app.go_to("rpcs", 16)
-        await b.until(lambda: any("READLINK3res" in line for line in b.lines("tree")))
-        await b.press("2")
         for words, field, digits in (
             ("rdma_credit 128", (8, 12), "00000080"),
             ("handle 0x00000879", (48, 64), "000008790000100034a82abb1fe95000"),
@@ -65,6 +46,16 @@ def test_a_field_of_a_transport_header_is_marked_in_the_bytes() -> None:
             line = b.app.bytes.line(b.app.bytes.cursor)
             marked = [line.plain[one.start : one.end] for one in line.spans if one.style == "reverse"]
             assert "".join(marked[::2]) == digits  # Beside each byte its letter is marked, too.
+        place = next(at for at, line in enumerate(b.lines("tree")) if "data: /a/long" in line)
+        b.app.chosen_tree.move_to(place)
+        await b.press("enter")
+        pane = b.app.query_one(BytesPane)
+        assert b.app.focused is pane and pane.display
+        assert pane.field == ("reply", 116, 160)
+        line = pane.line(pane.cursor)
+        assert line.plain.startswith("  000070") or line.plain.startswith("  000074")
+        marked_letters = "".join(line.plain[one.start : one.end] for one in line.spans if one.style == "reverse")
+        assert marked_letters.startswith("00") and "2f61" in pane.line(pane.cursor + 1).plain
 
     browse(SAMPLE, steps)
 
