@@ -245,8 +245,8 @@ class Auditor:
         if listener is not None:
             listener.finish()
         self._judge_setup(conversation)
-        self._leave_open(conversation.connection)
         self._count_classes(number)
+        self._leave_open(conversation.connection)
         self._classes.pop(number, None)
         self._set_up.discard(number)
         self._seats.pop(number, None)
@@ -275,10 +275,11 @@ class Auditor:
         """The capture is over; ``conversations`` are all of it."""
         for listener in self._listeners.values():
             listener.finish()
-        for conversation in conversations:
+        for conversation in (known := list(conversations)):
             self._judge_setup(conversation)
-            self._leave_open(conversation.connection)
         self._count_classes()
+        for conversation in known:
+            self._leave_open(conversation.connection)
 
     def _judge_setup(self, conversation: Conversation) -> None:
         connection = conversation.connection
