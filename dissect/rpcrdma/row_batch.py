@@ -679,8 +679,7 @@ class RowBatch:
         if rows is not None and listening:
             ordered = rows.rows.take(np.lexsort((rows.rows["number"], rows.rows["connection"])))
             numbers = ordered["connection"]
-            bounds = [0, *(places(numbers[1:] != numbers[:-1]) + 1).tolist(), len(numbers)]
-            for first, behind in pairwise(bounds):
+            for first, behind in pairwise([*stretches(numbers).tolist(), len(numbers)]):
                 parts[int(numbers[first])] = ordered[first:behind]
         for dispatcher in listening:
             mine = parts.get(dispatcher.conversation.connection.number)

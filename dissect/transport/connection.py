@@ -264,7 +264,7 @@ class Connection:
     @property
     def one_sided(self) -> bool:
         """Only one direction of it was captured."""
-        return self.paired_by == "one direction only"
+        return self.paired_by == ONE_DIRECTION
 
     @property
     def start_known(self) -> bool:
@@ -272,6 +272,8 @@ class Connection:
         return all(end.private_data_frame for end in self.endpoints)
 
 
+ONE_DIRECTION = "one direction only"
+"""In place of how two were paired."""
 BY_CM = BY_TCP = 0
 BY_PAIRING, BY_ONE_DIRECTION = 1, 2
 """How connections become known, in the order of those that do at the same frame."""

@@ -54,6 +54,8 @@ class IwarpDirection:
         """None before it is known which end is the active side."""
         self.acked: int | None = None
         """Position up to which the receiver has everything."""
+        self.acked_from = 0
+        """The same as the first acknowledgement says."""
         self.payload_bytes = 0
         """Of FPDUs that are trusted."""
         self.damaged_segments = 0

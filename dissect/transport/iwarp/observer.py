@@ -428,8 +428,9 @@ class IwarpObserver:
         two = key[0] & 0xFFFF, key[1] & 0xFFFF
         tcp = TcpConnection(key, (first, second), two, ports, self.reader, records, key[0] >= DATAGRAMS)
         tcp.listener = self.listener
-        if key in self.undecided:
-            tcp.lifetime.first, tcp.lifetime.handshake = self.undecided[key].since, self.undecided[key].handshake
+        if (undecided := self.undecided.get(key)) is not None:
+            tcp.lifetime.first, tcp.lifetime.handshake = undecided.since, undecided.handshake
+            tcp.lifetime.opened_by = undecided.opened_by if undecided.answered is None else None
         self.open[key] = tcp
         self._opened[key] = self._place
         return tcp

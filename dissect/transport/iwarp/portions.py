@@ -199,7 +199,10 @@ def _acknowledge(directions: Sequence[IwarpDirection], answers: BySender) -> Non
     ]
     highest = answers.sections.largest(answers.positions("ack", np.array(before)[answers.sections.owners ^ 1]))
     for sender in places(answers.sections.filled).tolist():
-        directions[sender ^ 1].acked = max(before[sender ^ 1], highest[sender])
+        direction, reached = directions[sender ^ 1], before[sender ^ 1]
+        if direction.acked is None:
+            direction.acked_from = reached
+        direction.acked = max(reached, highest[sender])
 
 
 def _match(portions: Sequence[Portion], carrying: BySender, back: BySender) -> None:

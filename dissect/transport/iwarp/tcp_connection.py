@@ -15,7 +15,7 @@ from ...arrays import Bytes, Int64s, Rows, places, some, take
 from ...layers import iwarp_codes
 from ...link.tcp import ACK, FIN, RST, SEGMENT
 from ...serial import TCP_SEQUENCE
-from ..connection import ENDS, Connection, Endpoint, with_count
+from ..connection import ENDS, ONE_DIRECTION, Connection, Endpoint, with_count
 from ..health import TransportHealth
 from ..rc.pairing import NO_READER, RecordReader, SendReader
 from ..runs import Run, postponed
@@ -143,6 +143,8 @@ class Lifetime:
     """Those with payload."""
     earlier: int = 0
     """Segments of the set-up that were passed over before any was known to be one of iWARP."""
+    opened_by: int | None = None
+    """The direction of a SYN to which the capture has no answer."""
     closed: bool = False
     """A FIN or a reset was seen."""
     handshake: tuple[int, int | None] | None = None
@@ -181,6 +183,7 @@ class TcpConnection:
         self.reader = reader if records is None else records.sends
         self.records = records is not None
         self.transport = "UDP" if datagrams else "TCP" if self.records else "iWARP"
+        self._paired_by = "UDP" if datagrams else "TCP"
         self.placed: dict[int, int] = {}
         """Of datagrams, the last of them: where in the stream each frame has its own."""
         framing = partial(DatagramFraming if datagrams else RecordFraming, records) if records is not None else Framing
@@ -460,8 +463,7 @@ class TcpConnection:
         if self.connection is not None:
             return self.connection
         first, second = (Endpoint(self.names[number], 0, port=self.ports[number]) for number in (active, 1 - active))
-        paired_by = "UDP" if self.transport == "UDP" else "TCP"
-        connection = Connection(0, self.transport, (first, second), paired_by=paired_by, service_port=second.port)
+        connection = Connection(0, self.transport, (first, second), paired_by=self._paired_by, service_port=second.port)
         connection.evidence = self._evidence
         mine, theirs = (self.directions[number].stream.retransmissions for number in (active, 1 - active))
         connection.ledgers = mine.ledger, theirs.ledger
@@ -507,8 +509,20 @@ class TcpConnection:
         if connection is not None and not connection.ended_by:
             connection.ended_by, connection.ended_time = how, time
 
+    @property
+    def _one_direction(self) -> bool:
+        """One end sent nothing that is here, and the other acknowledges it: the answer to its SYN, or more and more."""
+        return any(
+            not self.health.seen[number]
+            and direction.acked is not None
+            and (self.lifetime.opened_by == 1 - number or direction.acked > direction.acked_from)
+            for number, direction in enumerate(self.directions)
+        )
+
     def _count(self, connection: Connection) -> None:
         connection.last_frame, connection.last_time = self.lifetime.last
+        if connection.one_sided or not all(self.health.seen):
+            connection.paired_by = ONE_DIRECTION if self._one_direction else self._paired_by
         if self._disordered:
             connection.disorder(self._disordered)
         for direction in self.directions:

@@ -22,6 +22,7 @@ from ..connection import (
     BY_CM,
     BY_ONE_DIRECTION,
     BY_PAIRING,
+    ONE_DIRECTION,
     UNANSWERED,
     Connection,
     Endpoint,
@@ -691,7 +692,7 @@ class RcObserver:
             0,
             _transport(flow.pieces[0][1][0]),
             ends,
-            paired_by="one direction only",
+            paired_by=ONE_DIRECTION,
             confidence=0.0,
             evidence=("no packet of the other direction fits",),
         )

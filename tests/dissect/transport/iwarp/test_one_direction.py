@@ -1,0 +1,78 @@
+"""One direction of a TCP connection was captured: what the acknowledgements prove, and what nobody can know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from playbook import nfs3
+from playbook.capture import frame_batches
+from playbook.iwarp import IwarpWire
+from playbook.packets import Frame
+from playbook.rpc import u32
+from playbook.rpcrdma import call, reply
+from playbook.segments import Talk
+from playbook.tcp import encode_segments
+from rdmascope.dissect.audit.auditor import Auditor
+from rdmascope.dissect.rpcrdma.analyzer import Analyzer
+from rdmascope.dissect.rpcrdma.rpcs import Rpc
+
+Sent = list[tuple[int, Frame]]
+"""Frames, and who sent them."""
+
+
+def iwarp(exchanges: int = 4) -> Sent:
+    wire = IwarpWire(seed=3)
+    connection = wire.connect()
+    for _ in range(exchanges):
+        reply(call(connection, nfs3.getattr_()), nfs3.getattr_reply())
+    segments = wire.sent()
+    return [*zip((segment.sender for segment in segments), encode_segments(segments), strict=True)]
+
+
+def records() -> Sent:
+    talk = Talk(ports=(40000, 2049))
+    talk.open()
+    for xid in range(4):
+        for sender, message in enumerate((u32(xid, 0, 2, 100003, 3, 0, 0, 0, 0, 0), u32(xid, 1, 0, 0, 0, 0))):
+            talk.put(sender, u32(1 << 31 | len(message)) + message)
+    return [*zip((segment.sender for segment in talk.segments), talk.frames(), strict=True)]
+
+
+CONVERSATIONS = pytest.mark.parametrize("conversation", [iwarp, records])
+
+
+def analysed(frames: Sequence[Frame], cuts: Sequence[int] = ()) -> list[Rpc]:
+    analyzer = Analyzer(listener=Auditor().listener)
+    return [rpc for batch in frame_batches(frames, cuts) for rpc in analyzer.feed(batch)] + analyzer.finish()
+
+
+@CONVERSATIONS
+@pytest.mark.parametrize("sender", [0, 1])
+@pytest.mark.parametrize("without", [0, 3], ids=["from the SYN on", "from later on"])
+@pytest.mark.parametrize("cuts", [[], [2, 4]])
+def test_what_the_other_end_sent_is_not_known(
+    conversation: Callable[[], Sent], sender: int, without: int, cuts: list[int]
+) -> None:
+    rpcs = analysed([frame for mine, frame in conversation()[without:] if mine == sender], cuts)
+    assert rpcs and all(rpc.connection.one_sided and rpc.outstanding is None for rpc in rpcs)
+
+
+@pytest.mark.parametrize(("kept", "one_sided"), [([0, 1, 2, 3], False), ([0, 2, 3], True), ([3], False)])
+def test_a_server_may_be_dead_that_answered_the_syn_or_whose_acknowledgement_is_not_proved(
+    kept: Sequence[int], one_sided: bool
+) -> None:
+    """SYN, its answer, the acknowledgement, and a call that is retransmitted."""
+    frames = [frame for _, frame in records()]
+    again = [replace(frames[3], time=frames[3].time + (400_000_000 << turn)) for turn in range(3)]
+    (rpc,) = analysed([*(frames[at] for at in kept), *again])
+    assert rpc.connection.one_sided == one_sided
+    assert (rpc.outstanding is None) == one_sided
+
+
+def test_replies_that_waited_in_vain_for_their_calls_beside_what_an_audit_listens_to() -> None:
+    """It listens to what uses RDMA, and no longer than they wait."""
+    rpcs = analysed([frame for sender, frame in records() + iwarp(200) if sender == 1])
+    assert [rpc.state for rpc in rpcs] == ["no call"] * 204
