@@ -116,6 +116,8 @@ class _Waiting(NamedTuple):
     """Payload bytes of the largest segment up to it."""
 
 
+MAX_SEGMENT = (1 << 16) - 41
+"""Bytes in one, behind headers of IPv4 and TCP."""
 MAX_AHEAD = 1 << 24
 """Bytes that may be missing before an acknowledgement, more than Linux lets be under way; else its number is wrong."""
 
@@ -140,6 +142,8 @@ class ByteStream:
         """The least number of segments that carried those."""
         self.gaps: Sequence[Gap] = ()
         """Where they are; the last of them."""
+        self._unseen: Gap | None = None
+        """Bytes that were acknowledged, behind all that came so far."""
         self._ahead = IntervalSet()
         """Which of the bytes from ``next`` on are there."""
         self._held: dict[int, _Waiting] = {}
@@ -243,11 +247,27 @@ class ByteStream:
         end = self._positions[0]
         if end > self.next:
             held = self._held[end]
-            shown = held.rows[0]
-            self.gaps = with_gap(self.gaps, Gap(self.next, end, int(shown["frame"]), int(shown["time"])))
-            self.missing += end - self.next
-            self.missing_segments += -(-(end - self.next) // held.largest)
-            self.next = end
+            self._miss(Gap(self.next, end, int(held.rows["frame"][0]), int(held.rows["time"][0])), held.largest)
+
+    def _miss(self, gap: Gap, largest: int) -> None:
+        """The bytes up to the end of ``gap`` were not captured, in segments of at most ``largest``."""
+        self.gaps = with_gap(self.gaps, gap)
+        self.missing += gap.end - gap.start
+        self.missing_segments += -(-(gap.end - gap.start) // largest)
+        self.next = gap.end
+
+    def acknowledged(self, acked: int, answers: Rows) -> None:
+        """The receiver has everything up to a sequence number, as these SEGMENT rows of it say."""
+        if self.next is None:
+            return
+        known = self.next if self._unseen is None else max(self.next, self._unseen.end)
+        if TCP_SEQUENCE.unwrap(self.next, acked) <= known + 1:  # A FIN has a number, too.
+            return
+        acks = TCP_SEQUENCE.unwrap_near(self.next, answers["ack"])
+        for at in places((acks > known + 1) & (acks <= self.next + MAX_AHEAD)).tolist():
+            if (end := int(acks[at])) > known + 1:
+                known = end
+                self._unseen = Gap(self.next, end, int(answers["frame"][at]), int(answers["time"][at]))
 
     def settle(self, clock: SegmentClock, frame: int | None = None) -> list[Chunk]:
         """Give up gaps that will not be filled, up to a frame, None for the last; give what is then in order."""
@@ -258,12 +278,14 @@ class ByteStream:
             ready += self._release(ended)
         return ready
 
-    def give_up(self, frame: int) -> list[Chunk]:
-        """Nothing more will come behind ``frame``: give the rest."""
+    def give_up(self, frame: int, seen: bool) -> list[Chunk]:
+        """Nothing more will come behind ``frame``: give the rest; ``seen``: anything of its sender was."""
         ready: list[Chunk] = []
         while self._held:
             self._skip_gap()
             ready += self._release(frame)
+        if self._unseen is not None and self.next is not None and self._unseen.end > self.next + 1 and seen:
+            self._miss(self._unseen._replace(start=self.next), self.largest if self.largest > 1 else MAX_SEGMENT)
         return ready
 
     def _patience_ends(self, clock: SegmentClock) -> int | None:

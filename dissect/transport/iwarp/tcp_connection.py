@@ -356,8 +356,8 @@ class TcpConnection:
 
     def finish(self) -> Delivered:
         """Nothing more will come."""
-        for direction in self.directions:
-            direction.framing.feed(direction.stream.give_up(self.lifetime.last[0]))
+        for direction, seen in zip(self.directions, self.health.seen, strict=True):
+            direction.framing.feed(direction.stream.give_up(self.lifetime.last[0], bool(seen)))
         ready = self._advance(final=True)
         for direction in self.directions:
             if direction.assembly is not None:
@@ -653,8 +653,11 @@ def _receive(data: Bytes, rows: Rows, forward: NDArray[np.bool_], fed: Sequence[
     ]
     directions = [direction for tcp, _ in fed for direction in tcp.directions]
     streams = [direction.stream for direction in directions]
-    for direction, chunks in zip(directions, received(streams, data, *whole, clocks), strict=True):
+    answers = [mine.answers for both in sent for mine in both]
+    for direction, chunks, acks in zip(directions, received(streams, data, *whole, clocks), answers, strict=True):
         direction.framing.feed(chunks)
+        if direction.acked is not None:
+            direction.stream.acknowledged(direction.acked, acks)
     return [tcp.settled(False, waiting) for (tcp, _), waiting in zip(fed, held, strict=True)]
 
 

@@ -1,4 +1,4 @@
-"""One direction of a TCP connection was captured: what the acknowledgements prove, and what nobody can know."""
+"""What an end of a TCP connection acknowledges, and the capture does not have: the last reply, or a whole direction."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ def records() -> Sent:
     for xid in range(4):
         for sender, message in enumerate((u32(xid, 0, 2, 100003, 3, 0, 0, 0, 0, 0), u32(xid, 1, 0, 0, 0, 0))):
             talk.put(sender, u32(1 << 31 | len(message)) + message)
+            talk.acknowledge(1 - sender)
     return [*zip((segment.sender for segment in talk.segments), talk.frames(), strict=True)]
 
 
@@ -70,6 +71,22 @@ def test_a_server_may_be_dead_that_answered_the_syn_or_whose_acknowledgement_is_
     (rpc,) = analysed([*(frames[at] for at in kept), *again])
     assert rpc.connection.one_sided == one_sided
     assert (rpc.outstanding is None) == one_sided
+
+
+@CONVERSATIONS
+@pytest.mark.parametrize("acknowledged", [True, False])
+@pytest.mark.parametrize("cuts", [[], range(1, 40)])
+def test_a_last_reply_that_was_acknowledged_did_arrive(
+    conversation: Callable[[], Sent], acknowledged: bool, cuts: Sequence[int]
+) -> None:
+    sent = conversation()
+    last = max(at for at, (sender, frame) in enumerate(sent) if sender == 1 and len(frame.data) > 70)
+    behind = [frame for sender, frame in sent[last + 1 :] if sender == 0 and acknowledged]
+    assert len(behind) == acknowledged
+    rpc = analysed([*(frame for _, frame in sent[:last]), *behind], cuts)[-1]
+    assert rpc.state == "no reply" and (rpc.outstanding is None) == acknowledged
+    assert rpc.connection.missing_packets == (0, int(acknowledged))
+    assert [gap.frame for gap in rpc.connection.gaps[1]] == [last + 1] * acknowledged
 
 
 def test_replies_that_waited_in_vain_for_their_calls_beside_what_an_audit_listens_to() -> None:
