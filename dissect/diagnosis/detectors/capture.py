@@ -110,22 +110,26 @@ def frames_truncated(facts: Facts, limits: Limits) -> Iterator[Cause]:
     "messages-incomplete",
     "Messages incomplete",
     Severity.NOTE,
-    "RPCs with bytes missing, where no packet is missing and no frame truncated",
+    "RPCs with bytes missing, where no packet is known to be missing and no frame truncated",
     {"least_damaged": (1, "RPCs that are damaged")},
     ("rdmascope rpcs FILE --errors, and show FILE --rpc N: which chunk lacks bytes",),
 )
 def messages_incomplete(facts: Facts, limits: Limits) -> Iterator[Cause]:
     """Bytes of RPC messages are not in the capture, and neither missing packets nor truncated frames tell why: RDMA
-    Reads or Writes of their chunks passed elsewhere, before the capture or behind its end, or never.
+    Reads or Writes of their chunks passed elsewhere, before the capture or behind its end, or never. Packets whose
+    sequence numbers were left out, and which nobody acknowledged, may be these.
     """
     damaged = facts.statistics.states.get("damaged", 0)
-    missing = any(direction.missing for health in facts.healths.values() for direction in health.directions)
+    directions = [direction for health in facts.healths.values() for direction in health.directions]
+    missing = any(direction.missing > direction.unconfirmed for direction in directions)
     if damaged >= limits["least_damaged"] and not (missing or facts.truncated_frames or facts.ip_fragments):
+        unconfirmed = sum(direction.unconfirmed for direction in directions)
         yield Cause(
             f"{plural(damaged, 'RPC')} damaged, bytes of {'its' if damaged == 1 else 'their'} messages not captured",
             damaged,
             damaged / max(1, facts.calls),
             "all RPCs",
+            evidence=(f"{plural(unconfirmed, 'packet')} may be missing",) if unconfirmed else (),
             harmless=True,
         )
 

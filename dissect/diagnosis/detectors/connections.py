@@ -12,6 +12,7 @@ from ...onc.rpc_header import procedure_label
 from ...rpcrdma.conversation import ENDS, Conversation
 from ...rpcrdma.unanswered import service_of
 from ...transport.connection import REFUSED, UNANSWERED, Connection, ending_words
+from ...transport.rc.health import NOT_RETRANSMITTED
 from ...units import duration, moment, percent, plural, size, with_port
 from ..facts import Cause, Facts, Limits, Severity, detector, label
 from ..rpc_facts import Unanswered
@@ -204,7 +205,10 @@ def connection_lost(facts: Facts, limits: Limits) -> Iterator[Cause]:
         error = any(direction.fatal_naks for direction in health.directions) or connection.ended_by.startswith(
             ("RST", "Terminate")
         )
-        silent = "unanswered" in health.ended
+        # A sender without answers retransmits: where it did not, these may be missing as other packets are.
+        silent = "unanswered" in health.ended and not (
+            any(connection.missing_packets) and health.ended.endswith(NOT_RETRANSMITTED)
+        )
         if (error or (silent and number not in gone)) and not connection.refused:
             broken[number] = ending_words(health.ended)
     if len(broken) < limits["least_connections"]:

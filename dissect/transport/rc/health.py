@@ -74,7 +74,7 @@ def _silence(initiated: Sequence[Initiated], now: int | None) -> str:
         if waited >= UNANSWERED:
             retries = sum(request.end > answers.first_unanswered for request in queue.requests)
             attempts = "retransmission" if retries == 1 else "retransmissions"
-            tried = f"; {retries} {attempts}" if retries else "; none of them was retransmitted"
+            tried = f"; {retries} {attempts}" if retries else NOT_RETRANSMITTED
             plural = "" if answers.unanswered == 1 else "s"
             return (
                 f"{answers.unanswered} request{plural} of the {ENDS[queue.initiator]} unanswered"
@@ -83,6 +83,7 @@ def _silence(initiated: Sequence[Initiated], now: int | None) -> str:
     return ""
 
 
+NOT_RETRANSMITTED = "; none of them was retransmitted"
 PAUSE = 100_000_000
 """Nanoseconds; an endpoint that sends no payload for longer is not active."""
 TOGETHER = 4096

@@ -82,6 +82,8 @@ def test_messages_whose_bytes_are_nowhere_though_no_packet_is_missing() -> None:
     assert "messages-incomplete" not in kinds(facts([*many(20), damaged], truncated_frames=1))
     assert "messages-incomplete" not in kinds(facts([*many(20), damaged], ip_fragments=2))
     assert kinds(facts([*many(20), damaged], [health(1, direction(missing=20))])) == {"packets-missing"}
+    (said,) = found(facts([*many(20), damaged], [health(1, direction(missing=20, unconfirmed=20))]))
+    assert said.kind == "messages-incomplete" and said.cause.evidence == ("20 packets may be missing",)
 
 
 @speaks("packets-fragmented")

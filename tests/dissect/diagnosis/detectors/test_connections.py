@@ -27,6 +27,7 @@ from rdmascope.dissect.diagnosis.facts import Severity
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.transport.connection import Endpoint, ReusedPsn
 from rdmascope.dissect.transport.health import NegativeAcknowledgement
+from rdmascope.dissect.transport.rc.health import NOT_RETRANSMITTED
 
 
 def at_the_limit(credits: int, pause: int = 10 * MICROSECOND, count: int = 200) -> list[Rpc]:
@@ -135,6 +136,21 @@ def test_a_broken_connection() -> None:
     (said,) = found(facts(many(20, on=old), [ended], (old, new)))
     assert said.kind == "connection-lost" and said.cause.text == "1 connection lost and re-established"
     assert said.cause.evidence[0].endswith("fatal NAK, Remote Access Error; then connection 2")
+
+
+@pytest.mark.parametrize(
+    ("missing", "tried", "lost"),
+    [(9, NOT_RETRANSMITTED, False), (0, NOT_RETRANSMITTED, True), (9, "; 3 retransmissions", True)],
+)
+def test_requests_that_were_not_retransmitted_were_answered_where_packets_are_missing(
+    missing: int, tried: str, lost: bool
+) -> None:
+    old, ended = (
+        connection(1, missing_packets=(0, missing)),
+        f"silence: 5 requests of the client unanswered for 7.86 s{tried}",
+    )
+    said = kinds(facts(many(20, on=old), [health(1, ended=ended)], (old,)))
+    assert ("connection-lost" in said) == lost
 
 
 @silent("connection-lost", "connections-refused")
