@@ -342,6 +342,8 @@ class IwarpHealth:
         """By direction of the segments: how they were acknowledged."""
         self.first: list[int | None] = [None, None]
         """By direction: the first position of the stream that data may have."""
+        self.sends = [False, False]
+        """Which directions have segments."""
         self.seen = [0, 0]
         """Nanoseconds, by direction: of the last segment, with payload or without."""
         self.waits, self.restarts = AckWaits(), Restarts()

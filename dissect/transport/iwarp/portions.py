@@ -136,9 +136,11 @@ def _note_restarts(portions: Sequence[Portion], rows: Rows, forward: NDArray[np.
 def _note_marks(portions: Sequence[Portion], every: BySender) -> None:
     """When either end sent last, and how many of its segments a switch marked."""
     latest, marks = every.sections.largest(every.rows["time"]), every.sections.sums(every.rows["congested"])
+    sends = every.sections.filled.tolist()
     for index, portion in enumerate(portions):
         health = portion.health
         for number in (0, 1):
+            health.sends[number] = health.sends[number] or sends[2 * index + number]
             health.seen[number] = max(health.seen[number], latest[2 * index + number])
             health.marked[number] += marks[2 * index + number]
 

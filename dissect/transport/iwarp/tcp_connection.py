@@ -356,8 +356,8 @@ class TcpConnection:
 
     def finish(self) -> Delivered:
         """Nothing more will come."""
-        for direction, seen in zip(self.directions, self.health.seen, strict=True):
-            direction.framing.feed(direction.stream.give_up(self.lifetime.last[0], bool(seen)))
+        for direction, seen in zip(self.directions, self.health.sends, strict=True):
+            direction.framing.feed(direction.stream.give_up(self.lifetime.last[0], seen))
         ready = self._advance(final=True)
         for direction in self.directions:
             if direction.assembly is not None:
@@ -513,7 +513,7 @@ class TcpConnection:
     def _one_direction(self) -> bool:
         """One end sent nothing that is here, and the other acknowledges it: the answer to its SYN, or more and more."""
         return any(
-            not self.health.seen[number]
+            not self.health.sends[number]
             and direction.acked is not None
             and (self.lifetime.opened_by == 1 - number or direction.acked > direction.acked_from)
             for number, direction in enumerate(self.directions)
@@ -521,7 +521,7 @@ class TcpConnection:
 
     def _count(self, connection: Connection) -> None:
         connection.last_frame, connection.last_time = self.lifetime.last
-        if connection.one_sided or not all(self.health.seen):
+        if connection.one_sided or not all(self.health.sends):
             connection.paired_by = ONE_DIRECTION if self._one_direction else self._paired_by
         if self._disordered:
             connection.disorder(self._disordered)

@@ -74,6 +74,12 @@ def test_a_server_may_be_dead_that_answered_the_syn_or_whose_acknowledgement_is_
 
 
 @CONVERSATIONS
+def test_frames_without_times_are_there_all_the_same(conversation: Callable[[], Sent]) -> None:
+    rpcs = analysed([replace(frame, time=0) for _, frame in conversation()])
+    assert [rpc.connection.one_sided for rpc in rpcs] == [False] * 4
+
+
+@CONVERSATIONS
 @pytest.mark.parametrize("acknowledged", [True, False])
 @pytest.mark.parametrize("cuts", [[], range(1, 40)])
 def test_a_last_reply_that_was_acknowledged_did_arrive(
