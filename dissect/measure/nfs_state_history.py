@@ -26,6 +26,7 @@ from ..rpcrdma.listeners import Listener, Listeners
 from ..rpcrdma.messages import Message
 from ..rpcrdma.rpc_table import ProcedureNames, RpcRows, RpcTable
 from ..rpcrdma.rpcs import DUPLICATE_REPLY, Rpc
+from ..rpcrdma.unanswered import reply_may_be_missing
 from ..transport.connection import Connection
 from .compound_rows import (
     RENEWING,
@@ -454,8 +455,10 @@ class NfsStateHistory:
         if self._may_change(kind, client):
             steps = self._steps(rpc, messages)
         self._conclude(kind, at, session, rpc.status, steps)
-        if rpc.reply is None and not callback and (owner := client or self.table.known_on(at.connection)) is not None:
-            owner.note_status(NO_REPLY, rpc.call_frame, rpc.call.operation.first_time)
+        if not callback and not reply_may_be_missing(rpc):
+            owner = client or self.table.known_on(at.connection)
+            if owner is not None:
+                owner.note_status(NO_REPLY, rpc.call_frame, rpc.call.operation.first_time)
 
     def _client(self, kind: CompoundKind, session: NfsSession | None, connection: int) -> NfsClient | None:
         """Whose COMPOUND it is, as far as it says so or others on its connection did."""

@@ -393,6 +393,15 @@ def test_a_server_that_does_not_answer() -> None:
     assert not waited(history)[NO_REPLY].ended
 
 
+def test_replies_that_were_not_captured_are_no_failures() -> None:
+    wire, one = connected()
+    one.begin()
+    for _ in range(3):
+        one.ask(op("GETATTR"), done("GETATTR"))
+    (client,) = taken(wire, [packet for packet in wire.packets if packet.sender == 0]).clients
+    assert NO_REPLY not in client.statuses
+
+
 def test_layouts() -> None:
     wire, one = connected()
     one.begin()
