@@ -108,7 +108,8 @@ def stories(draw: st.DrawFn, port: int = 2049) -> Story:
 
 def put(talk: Talk, sender: int, messages: list[bytes], mss: int, random: Random) -> None:
     split = len(talk.segments) > 8 and random.random() < 0.1  # The first ones show that they are records.
-    data = b"".join(record(one, [random.randrange(1 << 16)] if split else ()) for one in messages)
+    # Behind a gap, the end of a fragment of fewer bytes and the next one look like a call of another size.
+    data = b"".join(record(one, [random.randrange(12, len(one))] if split else ()) for one in messages)
     talk.put(sender, data, [mss] * (len(data) // mss))
 
 
