@@ -19,7 +19,7 @@ from ..rpcrdma.rpcs import Rpc
 from ..rpcrdma.version_loops import VersionRefusals
 from ..transport.connection import Connection
 from ..units import with_port
-from .events import ConnectionSetup, SentMessage
+from .events import ConnectionSetup, RdmaOperation, SentMessage
 from .listener import AuditListener
 from .rule import (
     FIRST,
@@ -309,8 +309,10 @@ class Auditor:
             )
 
     def _leave_open(self, connection: Connection) -> None:
-        """Where messages are truncated before they say what they are, rules about that are undecidable."""
+        """Where something is truncated before it says what it is, rules about what it may be are undecidable."""
         hidden = self._hidden.pop(connection.number, set())
+        if any(connection.unread_packets):
+            hidden.add((RdmaOperation, 0))
         for rule in self.rules.values() if hidden else ():
             second = rule.id.startswith(("V2-", "XC-"))
             versions = {version for kind, version in hidden if kind is rule.subject}
@@ -318,10 +320,10 @@ class Auditor:
                 continue
             for end in (0, 1):
                 tally = self._tally(TallyKey(rule.id, connection.number, end))
-                judged = tally.undecidable or (tally.passed and rule.subject is SentMessage)
+                judged = tally.undecidable or (tally.passed and rule.subject in (SentMessage, RdmaOperation))
                 if rule.judges(end) and not judged:
                     tally.undecidable = 1
-                    tally.add_reason("a message is truncated before it says what it is")
+                    tally.add_reason("a message or RDMA operation is truncated before it says what it is")
 
     def _judge_by(self, seats: list[RuleSlot], subject: Subject) -> None:
         for seat in seats:

@@ -168,10 +168,12 @@ class Answers:
             self._answered(asked, sent.message)
 
     def version_settled(self) -> None:
-        """Version 2 is settled: a message of that version needs no refusal."""
-        for xid in [xid for xid, refusable in self.messages[0].items() if refusable.message.header.version == 2]:
-            if self.messages[0][xid].kind == "version":
-                del self.messages[0][xid]
+        """Version 2 is settled: a message of that version needs no refusal for it."""
+        for xid, refusable in list(self.messages[0].items()):
+            if refusable.kind == "version" and refusable.message.header.version == 2:
+                refusable.kind = refusable_kind(refusable.message, True)
+                if not refusable.kind:
+                    del self.messages[0][xid]
 
     def finish(self) -> None:
         for table in (*self.messages, *self.options):

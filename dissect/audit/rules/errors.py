@@ -31,10 +31,6 @@ LATE_START = "the connection began before the capture, and its versions may have
 EARLIER_CALL = "the connection began before the capture, and a call there may have had this XID"
 
 
-def _error(sent: SentMessage) -> bool:
-    return sent.header.procedure == RDMA_ERROR
-
-
 @rule(
     "V1-ERROR-XID",
     "RDMA_ERROR carries the XID of the message it answers",
@@ -167,7 +163,7 @@ def _answered(refusable: RefusableMessage, code: int) -> Judgement:
         if header.procedure == RDMA_ERROR:
             if header.error is None:
                 return undecidable("the answer is truncated in the capture")
-            if header.error == code or header.problem:
+            if header.error == code or (header.problem and not header.truncated):
                 return PASSED
             return violation(f"answered {ERROR_NAMES.get(header.error, header.error)}", wanted)
         if header.procedure is None:
@@ -296,7 +292,8 @@ def error_retry(sent: SentMessage) -> Judgement | None:
     if sent.is_call is not False:
         return undecidable("it may be a reply, or another call") if sent.errored is not None else None
     if sent.errored is None:
-        return PASSED if sent.rpc is not None and sent.rpc.call is not None and _error(sent) else None
+        known = sent.rpc is not None and sent.rpc.call is not None
+        return PASSED if known and sent.header.procedure == RDMA_ERROR else None
     if reason := sent.missed(1 - sent.sender) or ("" if sent.errored.call else EARLIER_CALL):
         return undecidable(reason)
     frames = [sent.errored.reply.frame] if sent.errored.reply is not None else []

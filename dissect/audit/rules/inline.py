@@ -10,7 +10,7 @@ from ...layers.characteristics_codes import CHARACTERISTICS, ROPT_INITXCH, XCHAR
 from ...layers.rpcrdma_codes import RDMA_MSG, RDMA_OPTIONAL
 from ...rpcrdma.conversation import DEFAULT_INLINE
 from ..events import SentMessage
-from ..rule import FIRST, PASSED, REPLY, Judgement, Level, gaps_between, rule, undecidable, violation
+from ..rule import FIRST, PASSED, REPLY, Judgement, Level, gaps, gaps_between, rule, undecidable, violation
 
 MUST = Level.MUST
 
@@ -31,6 +31,16 @@ def ruled_by_reply_chunk(sent: SentMessage) -> bool:
     """A reply to a call that gave a Reply chunk, so that there was another way."""
     call = sent.rpc.call if sent.rpc is not None and not sent.is_call else None
     return call is not None and sent.header.procedure == RDMA_MSG and call.header.reply is not None
+
+
+def _chunk_unknown(sent: SentMessage) -> bool:
+    """Whether a reply may be V1-REPLY-USES-REPLY-CHUNK's, and its call would tell that."""
+    call = sent.rpc.call if sent.rpc is not None else None
+    if sent.is_call is not False or sent.backward:
+        return False
+    if call is None:
+        return bool(not sent.start_known or gaps(sent.connection, 1 - sent.sender))
+    return call.header.reply is None and call.header.truncated
 
 
 def ruled_elsewhere(sent: SentMessage) -> bool:
@@ -70,6 +80,8 @@ def compare(sent: SentMessage, limit: int, why: str) -> Judgement:
     if sent.length > limit:
         if sent.header.length < 8:
             return undecidable("rdma_vers is not in the capture")
+        if _chunk_unknown(sent):
+            return undecidable(CHUNK_UNKNOWN)
         return violation(f"a Send of {sent.length:,} bytes", f"at most {limit:,} ({why})")
     if not (sent.message.operation.start_known and sent.message.operation.end_known):
         return undecidable("not all of the Send is in the capture")
@@ -165,8 +177,7 @@ def reply_uses_reply_chunk(sent: SentMessage) -> Judgement | None:
     """
     limit, why = threshold(sent)
     if not ruled_by_reply_chunk(sent) or sent.header.problem:
-        call = sent.rpc.call if sent.rpc is not None else None
-        hidden = call is None or call.header.truncated or (sent.header.truncated and ruled_by_reply_chunk(sent))
+        hidden = _chunk_unknown(sent) or (sent.header.truncated and ruled_by_reply_chunk(sent))
         return undecidable(CHUNK_UNKNOWN) if hidden and sent.length > (limit or DEFAULT_INLINE) else None
     if limit is None:
         return PASSED if sent.length <= DEFAULT_INLINE else undecidable(why)

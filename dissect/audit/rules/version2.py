@@ -405,8 +405,10 @@ def update_pending(option: SentOption) -> Judgement | None:
         return undecidable(option.truncated) if isinstance(content, UpdXch) and option.truncated else None
     which, frame = content.now.which, option.message.frame
     pending = option.conversation.negotiation.pending(option.sender, frame)
-    if not content.pending_clear or any(request.want[at].which == which for request, at in pending):
+    if not content.pending_clear:
         return PASSED
+    if any(request.want[at].which == which for request, at in pending):
+        return undecidable_if(gaps_between(option.connection, option.sender, 0, frame)) or PASSED
     if reason := options_missed(option):
         return undecidable(reason)
     return violation(f"optupdxch_pendclr is true, and no change of {content.now.name} is pending", "false")
@@ -563,7 +565,7 @@ def remote_invalidation(sent: SentMessage) -> Judgement | None:
     """
     ready, _, source = sent.conversation.in_force(XCHAR_REQREMINV, 1 - sent.sender, sent.message.frame)
     if ready:
-        return PASSED
+        return undecidable_if(gaps_between(sent.connection, 1 - sent.sender, 0, sent.message.frame)) or PASSED
     if ready is None:
         return undecidable(source)
     if reason := sent.missed(1 - sent.sender):
@@ -756,15 +758,20 @@ def inval_option(refusable: RefusableMessage) -> Judgement | None:
     Wrong: option 77, RDMA2_ERR_BAD_HEADER.
     """
     option, answer = refusable.option, refusable.answer
-    if option is None or option.content.problem or any(value.kind is None for value in option.values):
-        return None  # XC-BOUNDS, XC-UNKNOWN
+    if option is None or any(value.kind is None for value in option.values):
+        return None  # XC-UNKNOWN
+    if option.truncated and not isinstance(option.content, UnknownOption):
+        refused = answer is not None and answer.header.error not in (None, ERR_INVAL_OPTION)
+        return undecidable(option.truncated) if refused else None
+    if option.content.problem:
+        return None  # XC-BOUNDS
     number = refusable.message.header.option
     assert number is not None
     wanted = f"RDMA2_ERROR, {error_name(2, ERR_INVAL_OPTION)}"
     if answer is not None and answer.header.procedure == RDMA_ERROR:
         if answer.header.error is None:
             return undecidable("the answer is truncated in the capture")
-        if answer.header.problem or answer.header.error == ERR_INVAL_OPTION:
+        if answer.header.error == ERR_INVAL_OPTION or (answer.header.problem and not answer.header.truncated):
             return PASSED
         if answer.header.error == ERR_VERS and refusable.conversation.negotiation.settled != 2:
             return None  # it does not know the version, let alone its options
@@ -858,8 +865,9 @@ def fallback(sent: SentMessage) -> Judgement | None:
     if sent.terms is not None and sent.terms.looped:
         return violation(f"version 2 again, and {sent.terms.looped}", "version 1")
     refusal = _refusal(sent)
-    if refusal is None and version == 2 and not sent.start_known:
-        return undecidable(LATE_START)
+    if refusal is None and version != 1 and sent.conversation.version(sent.message.frame) != 2:
+        start = "" if sent.start_known else LATE_START
+        return undecidable_if(start or gaps_between(sent.connection, 1, 0, sent.message.frame))
     if refusal is None or refusal.low is None or refusal.high is None or refusal.low > refusal.high:
         return None  # V1-ERROR-RANGE
     if refusal.allows(version):
