@@ -255,8 +255,10 @@ class RcRetransmissions:
             retransmission = self._open = self._begin(rows, a, gap, nak)
             retransmission.end = stop
             self.requests.begin(retransmission)
+        last_frame = int(rows["frame"][c - 1])
         copy = (c - a == 1 and start <= retransmission.start) or stop < (self.head or 0)
-        self.requests.grow(retransmission, stop, fresh, lengths, int(rows["frame"][c - 1]), times, copy)
+        copy = copy or (retransmission.cause == DUPLICATE and self._numbered_alike(psns[-1], last_frame))
+        self.requests.grow(retransmission, stop, fresh, lengths, last_frame, times, copy)
         if any(fresh):
             self._gaps = fill_gaps(self._gaps, start, stop)
 
@@ -318,6 +320,12 @@ class RcRetransmissions:
         assert mine is not None
         one, other = int(mine["identification"]), int(before["identification"])
         return one != other and -1 not in (one, other)
+
+    def _numbered_alike(self, psn: int, frame: int) -> bool:
+        """It has the IP identification of the earlier one, which its sender would give to no retransmission."""
+        mine, before = (self.sent.sighting(psn, until) for until in (frame + 1, frame))
+        assert mine is not None
+        return before is not None and 0 < int(before["identification"]) == int(mine["identification"])
 
     def _timed_out(self, since: int, time: int) -> bool:
         return self._answered and time - since >= TIMEOUT_LEAST

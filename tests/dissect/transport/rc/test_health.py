@@ -255,6 +255,27 @@ def test_a_copy_is_no_retransmission() -> None:
     assert not any(rpc.retransmission_delay for rpc in rpcs)
 
 
+@pytest.mark.parametrize(("again", "causes"), [(0, {"duplicate"}), (40_000, {"unknown"})])
+@pytest.mark.parametrize("cut", [None, 2, 5, 7])
+def test_copies_of_a_burst_up_to_its_end_have_its_ip_identifications(
+    again: int, causes: set[str], cut: int | None
+) -> None:
+    """As a mirror gives them some microseconds later; what a sender sends again from one packet on has others."""
+    wire = talk()
+    first = faults.where(wire.packets, kind="write")[0]
+    packets = list(wire.packets)
+    burst = [packet for packet in packets[first : first + 5] if packet.kind == "write"]
+    copies = [
+        replace(packet, copy=1, time=burst[-1].time + 100 * at, uid=packet.uid + again)
+        for at, packet in enumerate(burst, 1)
+    ]
+    health, _ = examine(
+        wire, packets[: first + 5] + copies + packets[first + 5 :], () if cut is None else (first + cut,)
+    )
+    assert len(burst) == 5 and {episode.cause for episode in health.retransmissions} == causes
+    assert health.directions[1].retransmitted.packets == (5 if again else 0)
+
+
 @pytest.mark.parametrize("cut", [None, 0, 4])
 def test_what_its_sender_gave_another_ip_identification_is_no_copy(cut: int | None) -> None:
     """However soon it comes: the NAK that asked for it may be missing from the capture."""
