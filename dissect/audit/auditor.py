@@ -275,7 +275,8 @@ class Auditor:
         """The capture is over; ``conversations`` are all of it."""
         for listener in self._listeners.values():
             listener.finish()
-        for conversation in (known := list(conversations)):
+        known = list(conversations)
+        for conversation in known:
             self._judge_setup(conversation)
         self._count_classes()
         for conversation in known:
@@ -314,9 +315,12 @@ class Auditor:
         if any(connection.unread_packets):
             hidden.add((RdmaOperation, 0))
         for rule in self.rules.values() if hidden else ():
-            second = rule.id.startswith(("V2-", "XC-"))
             versions = {version for kind, version in hidden if kind is rule.subject}
-            if rule.plugin or not versions - {1 if second else 2 if rule.needs & FIRST else -1}:
+            if rule.id.startswith(("V2-", "XC-")):
+                versions.discard(1)
+            elif rule.needs & FIRST:
+                versions.discard(2)
+            if rule.plugin or not versions:
                 continue
             for end in (0, 1):
                 tally = self._tally(TallyKey(rule.id, connection.number, end))
