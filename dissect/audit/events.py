@@ -35,7 +35,7 @@ from ..named_tuple import NamedTuple
 from ..onc import binding
 from ..onc.nfs3 import holds_arguments, nfs3_procedure
 from ..onc.rpc_header import NFS, call_head
-from ..rpcrdma.characteristics import InitXch, OptionNoun, ReqXch, RespXch, UpdXch
+from ..rpcrdma.characteristics import InitXch, OptionNoun, ReqXch, RespXch, UnknownOption, UpdXch
 from ..rpcrdma.conversation import DEFAULT_INLINE, Conversation
 from ..rpcrdma.memory import REORDERED
 from ..rpcrdma.messages import Message, TransportHeader
@@ -328,9 +328,18 @@ class RefusableMessage(OfMessage):
     rpc: Rpc | None = None
     option: SentOption | None = None
     other_answer: bool = False
-    """Behind it came an RDMA_ERROR, or behind an option a ROPT_RESPXCH, that fits no message."""
+    """Behind it came an RDMA_ERROR, or a ROPT_RESPXCH for a ROPT_REQXCH, that fits no message and may be meant for
+    it."""
     sent: Container[int] = ()
     """An option: the rdma_opttypes that its receiver sends itself."""
+
+    @property
+    def asks(self) -> bool:
+        """It has to be answered."""
+        if self.option is None:
+            return self.kind != "error"
+        unreadable = not self.option.decodes and not self.option.truncated
+        return unreadable or isinstance(self.option.content, ReqXch | UnknownOption)
 
     def endpoint(self, role: str) -> int:
         return 1 - self.sender

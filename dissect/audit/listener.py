@@ -5,7 +5,7 @@ Memory is bounded by what may still be out of order and by a number of remembere
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from ..layers.oncrpc_codes import REPLY
 from ..layers.rpcrdma_codes import ERR_VERS, RDMA_DONE, RDMA_ERROR, RDMA_MSGP, RDMA_NOMSG, RDMA_OPTIONAL
 from ..onc.nfs3 import holds_arguments, nfs3_procedure
 from ..onc.rpc_header import NFS, NFS_CALLBACK
-from ..rpcrdma.characteristics import RespXch, decode_option
+from ..rpcrdma.characteristics import ReqXch, RespXch, decode_option
 from ..rpcrdma.conversation import DEFAULT_INLINE, Conversation
 from ..rpcrdma.listeners import Listener, RowSends, SentRows
 from ..rpcrdma.memory import REORDERED
@@ -88,6 +88,10 @@ class Answers:
         """Of the RDMA_ERRORs."""
         self._early: OrderedDict[tuple[int, int], SentMessage] = OrderedDict()
         """Answers to options that were not seen, by sender and XID."""
+        self._stray_errors: tuple[list[int], list[int]] = ([], [])
+        """By sender: the frames of RDMA_ERRORs with XIDs that no message had, in order."""
+        self._stray_responses: tuple[list[int], list[int]] = ([], [])
+        """The same of ROPT_RESPXCHs."""
 
     def sent(self, sender: int, message: Message, rpc: Rpc | None) -> None:
         """A message that may have to be refused."""
@@ -100,7 +104,7 @@ class Answers:
             table[message.header.xid] = refusable = RefusableMessage(self.conversation, message, sender, kind, rpc=rpc)
             refusable.receiver_seen = bool(self.settling.last_sent[1 - sender])
             if len(table) > REMEMBERED:
-                self.give_up(table.popitem(last=False)[1])
+                self._overdue(table)
 
     def note_version(self, sender: int, message: Message) -> None:
         """Its sender supports the version of a message that is no RDMA_ERROR."""
@@ -137,9 +141,12 @@ class Answers:
         early = self._early.pop((1 - sender, message.header.xid), None)
         if early is not None and message.frame - early.message.frame <= REORDERED:
             early.xid_seen, early.answers = True, message
+            for strays in (self._stray_errors, self._stray_responses):
+                if early.message.frame in strays[early.sender]:
+                    strays[early.sender].remove(early.message.frame)
             self._answered(table.pop(message.header.xid), early.message)
         elif len(table) > REMEMBERED:
-            self.give_up(table.popitem(last=False)[1])
+            self._overdue(table)
 
     def replied(self, caller: int, rpc: Rpc, message: Message) -> None:
         """A reply, or an RDMA_ERROR, to a call of ``caller``."""
@@ -176,24 +183,43 @@ class Answers:
                     del self.messages[0][xid]
 
     def finish(self) -> None:
+        waiting = [refusable for table in (*self.messages, *self.options) for refusable in table.values()]
+        # The last first, as an answer of another XID is most likely meant for the nearest message.
+        for refusable in sorted(waiting, key=lambda refusable: refusable.message.frame, reverse=True):
+            refusable.other_answer = self._take_stray(refusable)
+        for refusable in waiting:
+            self.give_up(refusable)
         for table in (*self.messages, *self.options):
-            for refusable in table.values():
-                self.give_up(refusable)
             table.clear()
 
-    def other_answer(self, refusable: RefusableMessage) -> bool:
-        """Whether behind a message came an answer to none that was seen, which may be meant for it."""
-        option = refusable.kind == "option"
-        return any(
-            sender != refusable.sender
-            and (early.header.procedure == RDMA_OPTIONAL if option else not early.xid_seen)
-            and early.message.frame > refusable.message.frame
-            for (sender, _), early in self._early.items()
-        )
+    def _overdue(self, table: Table) -> None:
+        """Too many wait; the first will not be answered any more."""
+        refusable = table.popitem(last=False)[1]
+        refusable.other_answer = self._take_stray(refusable)
+        self.give_up(refusable)
+
+    def _take_stray(self, refusable: RefusableMessage) -> bool:
+        """Whether behind a message came an answer to none that was seen, which may be meant for it, and then for no
+        other."""
+        if not refusable.asks:
+            return False
+        request = refusable.option is not None and isinstance(refusable.option.content, ReqXch)
+        for strays in (self._stray_responses, self._stray_errors) if request else (self._stray_errors,):
+            frames = strays[1 - refusable.sender]
+            behind = bisect_right(frames, refusable.message.frame)
+            if behind < len(frames):
+                del frames[behind]
+                return True
+        return False
 
     def _remember_early(self, sent: SentMessage) -> None:
         """An answer to nothing; a capture may show an answer just before its question."""
         remember(self._early, (sent.sender, sent.message.header.xid), sent)
+        option = sent.header.procedure == RDMA_OPTIONAL
+        if option or not (sent.xid_seen or sent.answers):
+            frames = (self._stray_responses if option else self._stray_errors)[sent.sender]
+            insort(frames, sent.message.frame)
+            del frames[:-REMEMBERED]
 
     def _answered(self, asked: RefusableMessage | None, answer: Message) -> None:
         if asked is not None:
@@ -933,7 +959,6 @@ class AuditListener(Listener):
         if unanswered.sender == 1 and known:  # a client shows by calls of its own, too, that the connection went on
             answered = max(self.last_answered)
         unanswered.passed_over = answered > unanswered.message.frame
-        unanswered.other_answer = self.answers.other_answer(unanswered)
         self._judge(unanswered)
 
     def _answered(self, caller: int, xid: int, frame: int) -> None:

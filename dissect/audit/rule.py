@@ -19,7 +19,7 @@ from ..rpcrdma.memory import REORDERED
 from ..rpcrdma.messages import Message
 from ..rpcrdma.rpcs import Rpc
 from ..serial import PSN
-from ..transport.connection import Connection, Gap
+from ..transport.connection import MAX_GAPS, Connection, Gap
 from ..transport.operations import Operation
 
 FIRST = 1 << 0
@@ -188,6 +188,11 @@ def gaps(connection: Connection, *senders: int) -> str:
     if missing:
         what = "are not in the capture, or arrived damaged" if connection.damaged else "are not in the capture"
         return f"{missing:,} packets of the connection {what}"
+    return unplaced_gaps(connection, *senders)
+
+
+def unplaced_gaps(connection: Connection, *senders: int) -> str:
+    """Why what these ends sent is not all known at any time, beside packets that are missing."""
     if connection.late_packets:
         return f"{connection.late_packets:,} packets of the connection come long after what they precede"
     unread = sum(
@@ -216,6 +221,13 @@ def gaps_between(connection: Connection, sender: int, first: int, last: int) -> 
     What that would tell is open at these places alone, while any packet that is missing may excuse a violation.
     """
     return "packets before it are not in the capture" if gaps_seen(connection, sender, first, last) else ""
+
+
+def gaps_within(connection: Connection, sender: int, first: int, last: int) -> str:
+    """The same as ``gaps``, where packets that are missing matter only between two frames."""
+    if len(connection.gaps[sender]) >= MAX_GAPS:  # The first ones are forgotten.
+        return gaps(connection, sender)
+    return gaps_between(connection, sender, first, last) or unplaced_gaps(connection, sender)
 
 
 def precedes(connection: Connection, first: Operation, second: Operation) -> bool:

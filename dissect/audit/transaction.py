@@ -26,7 +26,21 @@ from ..rpcrdma.reassembly import call_stream_prefix, claimed_prefix, reply_strea
 from ..rpcrdma.rpcs import ChunkUse, Rpc, SegmentUse
 from ..transport.connection import Connection
 from ..transport.operations import Operation
-from .rule import CHUNKS, GSS, NOMSG, READS, REPLY, RETURNS, SECOND, Subject, beheaded, gaps, gaps_between, gaps_seen
+from .rule import (
+    CHUNKS,
+    GSS,
+    NOMSG,
+    READS,
+    REPLY,
+    RETURNS,
+    SECOND,
+    Subject,
+    beheaded,
+    gaps,
+    gaps_between,
+    gaps_seen,
+    gaps_within,
+)
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -431,8 +445,20 @@ class Transaction(Subject):
     @property
     def unwritten(self) -> str:
         """Why it is not known what was written; '' where it is."""
-        if damaged := gaps(self.connection, self.endpoint("responder")):
-            return damaged
+        return gaps(self.connection, self.endpoint("responder")) or self._doubtful_writes
+
+    @property
+    def unwritten_by_reply(self) -> str:
+        """Why it is not known what was written before the reply; '' where it is."""
+        call, reply = self.rpc.call, self.rpc.reply
+        if call is None or reply is None:
+            return self.unwritten
+        responder = self.endpoint("responder")
+        return gaps_within(self.connection, responder, call.frame - REORDERED, reply.frame) or self._doubtful_writes
+
+    @property
+    def _doubtful_writes(self) -> str:
+        """Why it is not known whose Writes those are that were seen; '' where it is."""
         # A missing call may have offered the memory of Writes behind the reply.
         if self.late and (damaged := gaps(self.connection, self.endpoint("requester"))):
             return damaged

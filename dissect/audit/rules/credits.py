@@ -163,7 +163,8 @@ def backward_proc(sent: SentMessage) -> Judgement | None:
         return PASSED
     if procedure == RDMA_NOMSG and sent.rpc is not None:
         may_return = sent.header.reply or sent.unread
-        if sent.rpc.call is None or (may_return and gaps(sent.connection, 1 - sent.sender)):
+        call_missing = not sent.start_known or gaps(sent.connection, 1 - sent.sender)
+        if sent.rpc.call is None or (may_return and call_missing):
             return undecidable(DIRECTION_UNKNOWN)
     return violation(f"rdma_proc is {PROCEDURE_NAMES.get(procedure, procedure)}", "RDMA_MSG")
 

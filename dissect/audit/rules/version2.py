@@ -233,7 +233,7 @@ def init_first(option: SentOption) -> Judgement | None:
         return violation(f"ROPT_INITXCH as message {option.before + 1} of its sender", "the first")
     if not option.start_known:
         return undecidable(LATE_START)
-    return undecidable_if(gaps(option.connection)) or PASSED
+    return undecidable_if(gaps(option.connection, option.sender)) or PASSED
 
 
 @rule("XC-NOCHANGE", "What optixch_nochg names does not change", STATED, "4.1", "", SentOption)

@@ -29,7 +29,7 @@ from playbook.capture import frame_batches
 from playbook.iwarp import IwarpCapture, IwarpWire
 from playbook.packets import Packet
 from playbook.rpc import opaque, u32
-from playbook.rpcrdma import MSG, NOMSG, REPLY, announce, header, respond, update
+from playbook.rpcrdma import MSG, NOMSG, REPLY, announce, header, respond, update, wish
 from playbook.shapes import read, write
 from playbook.tcp import TcpSegment
 from playbook.violations import (
@@ -45,7 +45,7 @@ from playbook.violations import (
     proper_second,
     variations,
 )
-from playbook.violations.characteristics import RBSIZ
+from playbook.violations.characteristics import RBSIZ, reported
 from playbook.violations.scripts import (
     big_call,
     callback,
@@ -60,6 +60,7 @@ from playbook.violations.scripts import (
     sealed_call,
     session_created,
     sized,
+    unreadable,
 )
 from rdmascope.dissect.audit.auditor import Auditor
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
@@ -212,6 +213,62 @@ def test_what_would_tell_two_mistakes_apart_is_undecidable(
         packets = faults.snap(wire.packets, damage) if damage > 0 else faults.drop(wire.packets, [-damage])
         auditor = audit(wire, packets)
     assert broken_rules(auditor) == set() and total(auditor, rule).undecidable
+
+
+def bad_headers(wire: Wire) -> None:
+    """Ten that nothing answers, and two RDMA_ERRORs of an XID that no message had."""
+    connection = opened(wire)
+    for xid in range(700, 710):
+        connection.send(CLIENT, u32(xid, 1, 32, 0) + u32(2, 0, 0) + message(nfs3.null(), xid))
+        hello(connection)
+    for _ in range(2):
+        refuse(connection, 0x1234567)
+
+
+def request_refused_under_another_xid(wire: Wire) -> None:
+    """Behind an announcement, which asks for no answer."""
+    connection = near_misses.asked_for_less(wire)
+    update(connection, CLIENT, RBSIZ, 8192, xid=100)
+    refuse(connection, 98, code=5)
+    hello(connection)
+
+
+def bad_header_and_request(wire: Wire) -> None:
+    connection = reported(wire, server=((RBSIZ, 16384),))
+    unreadable(connection)
+    wish(connection, CLIENT, (RBSIZ, 8192), xid=99)
+    refuse(connection, 98, code=5)
+
+
+def without_the_second_last_reply(sent: list[Packet]) -> list[Packet]:
+    return faults.drop(sent, [faults.where(sent, kind="send", sender=SERVER)[-2]])
+
+
+CERTAIN: list[tuple[Callable[[Wire], object], Callable[[list[Packet]], list[Packet]], str, tuple[int, int]]] = [
+    (bad_headers, lambda sent: sent, "V1-ERROR-FOR-HEADER", (8, 2)),
+    (request_refused_under_another_xid, lambda sent: sent, "XC-RESPONSE-MISSING", (0, 1)),
+    (bad_header_and_request, lambda sent: sent, "V1-ERROR-FOR-HEADER", (1, 0)),
+    (bad_header_and_request, lambda sent: sent, "XC-RESPONSE-MISSING", (0, 1)),
+    (more_variations.read_list_in_nomsg, lambda sent: faults.cut(sent, 8), "V1-BACKWARD-PROC", (0, 1)),
+    (near_misses.count_of_what_is_nowhere, without_the_second_last_reply, "V1-COUNT-MATCH", (1, 0)),
+    (request_refused_under_another_xid, without_the_second_last_reply, "XC-INIT-FIRST", (0, 1)),
+]
+"""A conversation, what the capture lacks of it, and how often a rule is broken or left open."""
+
+
+@pytest.mark.parametrize(("script", "damage", "rule", "expected"), CERTAIN)
+def test_only_what_may_excuse_a_violation_leaves_it_open(
+    script: Callable[[Wire], object],
+    damage: Callable[[list[Packet]], list[Packet]],
+    rule: str,
+    expected: tuple[int, int],
+) -> None:
+    wire = Wire(seed=5)
+    script(wire)
+    for _ in range(2):
+        hello(wire.connections[0])
+    tally = total(audit(wire, damage(wire.packets)), rule)
+    assert (tally.violated, tally.undecidable) == expected
 
 
 @pytest.mark.parametrize("rule", JUDGED)
