@@ -32,7 +32,7 @@ def reply_may_be_missing(rpc: Rpc) -> bool:
         return True
     connection, replier = rpc.connection, 1 - rpc.call.operation.initiator
     return (
-        connection.one_sided
+        (connection.one_sided and not connection.of_tcp)  # What was acknowledged tells.
         or bool(connection.unread_packets[replier] or connection.unread_messages[replier])
         or any(gap.frame > rpc.call.operation.first_frame for gap in connection.gaps[replier])
         or any(note in (XID_USED_AGAIN, NOT_EXPECTED, EVENTS_LOST, REPLY_NOT_SEEN) for note in rpc.notes)

@@ -454,7 +454,8 @@ class DirectionHealth(NamedTuple):
     doubted_fpdus: int = 0
     """iWARP: its other FPDUs that were rejected: no CRC backs them, and markers or headers are wrong."""
     last_time: int = 0
-    """Nanoseconds since the epoch, of its last packet, acknowledgements included; 0 where there is none."""
+    """Nanoseconds since the epoch, of its last packet, acknowledgements included, or of the acknowledgement over TCP of
+    what it sent and the capture does not have; 0 where there is none."""
     waiting_since: int | None = None
     """Nanoseconds: when it sent the first of what nothing acknowledged until the capture ended; None: nothing waits."""
 

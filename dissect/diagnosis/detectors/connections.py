@@ -105,14 +105,16 @@ def calls_hung(facts: Facts, limits: Limits) -> Iterator[Cause]:
         min(10e9, limits["times_slowest"] * max((procedure.longest for procedure in facts.procedures), default=0)),
     )
     silent = {number for host in facts.silences for number in host.connections}
-    silent.update(
+    one_sided = {
         conversation.connection.number for conversation in facts.conversations if conversation.connection.one_sided
-    )
+    }
     known = [call for call in facts.hung if call.waiting >= least and call.connection not in silent]
     doubtful = [
         call
         for call in facts.rpcs.unanswered
-        if call.waiting < 0 and facts.end_of(call.frame) - call.time >= least and call.connection not in silent
+        if call.waiting < 0
+        and facts.end_of(call.frame) - call.time >= least
+        and call.connection not in silent | one_sided
     ]
     hung = known or doubtful
     if not hung:
@@ -205,10 +207,10 @@ def connection_lost(facts: Facts, limits: Limits) -> Iterator[Cause]:
         error = any(direction.fatal_naks for direction in health.directions) or connection.ended_by.startswith(
             ("RST", "Terminate")
         )
-        # A sender without answers retransmits: where it did not, these may be missing as other packets are.
-        silent = "unanswered" in health.ended and not (
-            any(connection.missing_packets) and health.ended.endswith(NOT_RETRANSMITTED)
-        )
+        since = [direction.waiting_since for direction in health.directions if direction.waiting_since is not None]
+        lacking = any(gap.time >= min(since) for gaps in connection.gaps for gap in gaps) if since else False
+        # A sender without answers retransmits: where it did not, these may be missing as others are behind the request.
+        silent = "unanswered" in health.ended and not (lacking and health.ended.endswith(NOT_RETRANSMITTED))
         if (error or (silent and number not in gone)) and not connection.refused:
             broken[number] = ending_words(health.ended)
     if len(broken) < limits["least_connections"]:

@@ -343,7 +343,7 @@ class IwarpHealth:
         self.first: list[int | None] = [None, None]
         """By direction: the first position of the stream that data may have."""
         self.sends = [False, False]
-        """Which directions have segments."""
+        """Of which directions the capture has segments, those before the connection was recognised included."""
         self.seen = [0, 0]
         """Nanoseconds, by direction: of the last segment, with payload or without."""
         self.waits, self.restarts = AckWaits(), Restarts()
@@ -507,7 +507,7 @@ class IwarpHealth:
             reads_outstanding=direction.reads.max_open,
             read_depth=read_depth(connection.endpoints[sender], connection.endpoints[1 - sender]),
             unanswered=len(direction.reads.open),
-            last_time=self.seen[number],
+            last_time=max(self.seen[number], direction.stream.unseen_time),
             waiting_since=self.answers[number].waiting_since,
             duplicate_acks=theirs.duplicate_acks,
             selective_acks=theirs.selective_acks,

@@ -11,7 +11,7 @@ from operator import itemgetter
 import numpy as np
 from numpy.typing import NDArray
 
-from ...arrays import Bytes, Int64s, Rows, among, places, some, take, words_at
+from ...arrays import Bytes, Int64s, Rows, among, every, places, some, take, words_at
 from ...layers.iwarp_codes import REQUEST_KEY
 from ...layers.oncrpc_codes import LAST_FRAGMENT
 from ...link.addresses import AddressTable
@@ -99,6 +99,8 @@ class _Undecided:
 
     answered: int | None = None
     """Sequence number behind the SYN of the passive side, where that was captured."""
+    sends: tuple[bool, bool] = (False, False)
+    """Of which directions there are segments."""
     ahead: Sequence[tuple[int, Rows]] = ()
     """Of the first segments without payload, before any with it, those whose numbers are beyond the first byte: it was
     sent, but not captured so far.  The direction of each, and its SEGMENT row in an array."""
@@ -265,6 +267,8 @@ class IwarpObserver:
                     ]
                     tcp = None
                 undecided, before = _Undecided(0, direction, TCP_SEQUENCE.wrap(seq + 1), since), self.undecided.get(key)
+                if before is not None and before.first == undecided.first:
+                    undecided.sends = before.sends  # Its answer came, and late or never to the one that asked.
                 if before is not None and before.only_asked and before.opened_by == direction:
                     undecided.first_since = before.first_since or before.since
                     again = before.since is None or since[1] - before.since[1] >= ASKED_AGAIN
@@ -274,8 +278,13 @@ class IwarpObserver:
             self._give_up(key)
             tcp = None
         if tcp is None:
+            forward = segments.forward[members]
             tcp, members = self._judge(key, segments, members)
+            seen = self.undecided.get(key, _Undecided())
+            sends = seen.sends[0] or some(forward), seen.sends[1] or not every(forward)
+            seen.sends = sends
             if tcp is not None:
+                tcp.health.sends[:] = sends
                 self._place = self._opened[key] = int(rows["frame"][members[0]])
                 for number, row in self.undecided[key].ahead if key in self.undecided else ():
                     if tcp.directions[number].stream.next is not None:
@@ -379,8 +388,6 @@ class IwarpObserver:
             tcp.lifetime.earlier = earlier + begin
             return tcp, members[begin:]
         if undecided is None:
-            if not len(carrying):
-                return None, members
             undecided = _Undecided()
             self._remember(key, undecided)
         undecided.tried += before
@@ -430,7 +437,7 @@ class IwarpObserver:
         tcp.listener = self.listener
         if (undecided := self.undecided.get(key)) is not None:
             tcp.lifetime.first, tcp.lifetime.handshake = undecided.since, undecided.handshake
-            tcp.lifetime.opened_by = undecided.opened_by if undecided.answered is None else None
+            tcp.lifetime.opened_by = undecided.opened_by
         self.open[key] = tcp
         self._opened[key] = self._place
         return tcp

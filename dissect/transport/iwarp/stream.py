@@ -256,18 +256,24 @@ class ByteStream:
         self.missing_segments += -(-(gap.end - gap.start) // largest)
         self.next = gap.end
 
-    def acknowledged(self, acked: int, answers: Rows) -> None:
-        """The receiver has everything up to a sequence number, as these SEGMENT rows of it say."""
-        if self.next is None:
+    def acknowledged(self, since: int, acked: int, answers: Rows) -> None:
+        """The receiver has everything up to a sequence number, as these SEGMENT rows of it say; it had it up to
+        ``since`` when it was first seen."""
+        known = since if self.next is None else self.next
+        if self._unseen is not None:
+            known = max(known, self._unseen.end)
+        if TCP_SEQUENCE.unwrap(known, acked) <= known + 1:  # A FIN has a number, too.
             return
-        known = self.next if self._unseen is None else max(self.next, self._unseen.end)
-        if TCP_SEQUENCE.unwrap(self.next, acked) <= known + 1:  # A FIN has a number, too.
-            return
-        acks = TCP_SEQUENCE.unwrap_near(self.next, answers["ack"])
-        for at in places((acks > known + 1) & (acks <= self.next + MAX_AHEAD)).tolist():
-            if (end := int(acks[at])) > known + 1:
+        acks = TCP_SEQUENCE.unwrap_near(known, answers["ack"])
+        for at in places(acks > known + 1).tolist():
+            if known + 1 < (end := int(acks[at])) <= known + MAX_AHEAD:
                 known = end
-                self._unseen = Gap(self.next, end, int(answers["frame"][at]), int(answers["time"][at]))
+                self._unseen = Gap(since, end, int(answers["frame"][at]), int(answers["time"][at]))
+
+    @property
+    def unseen_time(self) -> int:
+        """Nanoseconds: when the receiver acknowledged more than came of what was sent; 0 for never."""
+        return 0 if self._unseen is None else self._unseen.time
 
     def settle(self, clock: SegmentClock, frame: int | None = None) -> list[Chunk]:
         """Give up gaps that will not be filled, up to a frame, None for the last; give what is then in order."""
@@ -279,13 +285,15 @@ class ByteStream:
         return ready
 
     def give_up(self, frame: int, seen: bool) -> list[Chunk]:
-        """Nothing more will come behind ``frame``: give the rest; ``seen``: anything of its sender was."""
+        """Nothing more will come behind ``frame``: give the rest; ``seen``: the capture has segments of its sender."""
         ready: list[Chunk] = []
         while self._held:
             self._skip_gap()
             ready += self._release(frame)
-        if self._unseen is not None and self.next is not None and self._unseen.end > self.next + 1 and seen:
-            self._miss(self._unseen._replace(start=self.next), self.largest if self.largest > 1 else MAX_SEGMENT)
+        if self._unseen is not None and not seen:
+            self.gaps = with_gap(self.gaps, self._unseen)
+        elif self._unseen is not None and self.next is not None and self._unseen.end > self.next + 1:
+            self._miss(self._unseen._replace(start=self.next), MAX_SEGMENT)
         return ready
 
     def _patience_ends(self, clock: SegmentClock) -> int | None:

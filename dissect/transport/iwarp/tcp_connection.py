@@ -144,7 +144,7 @@ class Lifetime:
     earlier: int = 0
     """Segments of the set-up that were passed over before any was known to be one of iWARP."""
     opened_by: int | None = None
-    """The direction of a SYN to which the capture has no answer."""
+    """The direction of the SYN."""
     closed: bool = False
     """A FIN or a reset was seen."""
     handshake: tuple[int, int | None] | None = None
@@ -657,7 +657,7 @@ def _receive(data: Bytes, rows: Rows, forward: NDArray[np.bool_], fed: Sequence[
     for direction, chunks, acks in zip(directions, received(streams, data, *whole, clocks), answers, strict=True):
         direction.framing.feed(chunks)
         if direction.acked is not None:
-            direction.stream.acknowledged(direction.acked, acks)
+            direction.stream.acknowledged(direction.acked_from, direction.acked, acks)
     return [tcp.settled(False, waiting) for (tcp, _), waiting in zip(fed, held, strict=True)]
 
 

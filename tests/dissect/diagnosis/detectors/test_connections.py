@@ -25,7 +25,7 @@ from playbook.facts import (
 from rdmascope.dissect.diagnosis.detectors.connections import DAMAGE_UNKNOWN
 from rdmascope.dissect.diagnosis.facts import Severity
 from rdmascope.dissect.rpcrdma.rpcs import Rpc
-from rdmascope.dissect.transport.connection import Endpoint, ReusedPsn
+from rdmascope.dissect.transport.connection import Endpoint, Gap, ReusedPsn
 from rdmascope.dissect.transport.health import NegativeAcknowledgement
 from rdmascope.dissect.transport.rc.health import NOT_RETRANSMITTED
 
@@ -140,16 +140,15 @@ def test_a_broken_connection() -> None:
 
 @pytest.mark.parametrize(
     ("missing", "tried", "lost"),
-    [(9, NOT_RETRANSMITTED, False), (0, NOT_RETRANSMITTED, True), (9, "; 3 retransmissions", True)],
+    [(9, NOT_RETRANSMITTED, False), (2, NOT_RETRANSMITTED, True), (9, "; 3 retransmissions", True)],
 )
-def test_requests_that_were_not_retransmitted_were_answered_where_packets_are_missing(
+def test_requests_that_were_not_retransmitted_were_answered_where_packets_behind_them_are_missing(
     missing: int, tried: str, lost: bool
 ) -> None:
-    old, ended = (
-        connection(1, missing_packets=(0, missing)),
-        f"silence: 5 requests of the client unanswered for 7.86 s{tried}",
-    )
-    said = kinds(facts(many(20, on=old), [health(1, ended=ended)], (old,)))
+    """One of 5 s went unanswered; another packet was missing at so many."""
+    old = connection(1, gaps=((Gap(1, 2, 44, START + missing * SECOND),), ()))
+    ended = f"silence: 5 requests of the client unanswered for 7.86 s{tried}"
+    said = kinds(facts(many(20, on=old), [health(1, direction(waiting_since=START + 5 * SECOND), ended=ended)], (old,)))
     assert ("connection-lost" in said) == lost
 
 

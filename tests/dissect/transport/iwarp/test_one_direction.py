@@ -61,16 +61,19 @@ def test_what_the_other_end_sent_is_not_known(
     assert rpcs and all(rpc.connection.one_sided and rpc.outstanding is None for rpc in rpcs)
 
 
-@pytest.mark.parametrize(("kept", "one_sided"), [([0, 1, 2, 3], False), ([0, 2, 3], True), ([3], False)])
-def test_a_server_may_be_dead_that_answered_the_syn_or_whose_acknowledgement_is_not_proved(
-    kept: Sequence[int], one_sided: bool
-) -> None:
-    """SYN, its answer, the acknowledgement, and a call that is retransmitted."""
+@pytest.mark.parametrize(
+    ("kept", "one_sided"),
+    [([0, 1, 2, 3], False), ([0, 1, 0, 2, 3], False), ([0, 2, 3], True), ([3], False), ([5, 7], False)],
+)
+def test_a_client_that_acknowledges_nothing_more_waits_for_its_reply(kept: Sequence[int], one_sided: bool) -> None:
+    """SYN, its answer, the acknowledgement, and a call that is retransmitted; or the acknowledgement of the server that
+    had the call before."""
     frames = [frame for _, frame in records()]
-    again = [replace(frames[3], time=frames[3].time + (400_000_000 << turn)) for turn in range(3)]
-    (rpc,) = analysed([*(frames[at] for at in kept), *again])
+    call = frames[kept[-1]]
+    again = [replace(call, time=call.time + (400_000_000 << turn)) for turn in range(3)]
+    rpc = analysed([*(frames[at] for at in kept), *again])[-1]
     assert rpc.connection.one_sided == one_sided
-    assert (rpc.outstanding is None) == one_sided
+    assert rpc.outstanding is not None
 
 
 @CONVERSATIONS
@@ -93,6 +96,24 @@ def test_a_last_reply_that_was_acknowledged_did_arrive(
     assert rpc.state == "no reply" and (rpc.outstanding is None) == acknowledged
     assert rpc.connection.missing_packets == (0, int(acknowledged))
     assert [gap.frame for gap in rpc.connection.gaps[1]] == [last + 1] * acknowledged
+
+
+def test_replies_that_are_acknowledged_one_after_the_other_are_missing_however_many_bytes_they_have() -> None:
+    """30 MB, none of which was captured but the first reply."""
+    talk = Talk(ports=(40000, 2049))
+    for xid in range(4):
+        message = u32(xid, 0, 2, 100003, 3, 0, 0, 0, 0, 0)
+        talk.put(0, u32(1 << 31 | len(message)) + message)
+        if xid:
+            talk.sides[1].next += 10_000_000
+        else:
+            talk.put(1, u32(1 << 31 | 24, xid, 1, 0, 0, 0, 0))
+        talk.acknowledge(0)
+    analyzer = Analyzer()
+    rpcs = [rpc for batch in frame_batches(talk.frames(), ()) for rpc in analyzer.feed(batch)] + analyzer.finish()
+    assert [rpc.outstanding for rpc in rpcs] == [None] * 4
+    assert rpcs[0].connection.missing_packets == (0, -(-30_000_000 // 65_495))
+    assert analyzer.health(1).directions[1].last_time == talk.frames()[-1].time
 
 
 def test_replies_that_waited_in_vain_for_their_calls_beside_what_an_audit_listens_to() -> None:
