@@ -479,8 +479,9 @@ class Settling:
             self.judge_routine(routine)
 
     def follow(self, subject: Subject, frame: int) -> None:
-        """Note whether either end sent another message after that frame."""
-        subject.followed = self.last_sent[0] > frame, self.last_sent[1] > frame
+        """Note the last message that either end sent after that frame."""
+        client, server = self.last_sent
+        subject.followed = client if client > frame else 0, server if server > frame else 0
 
 
 PERSISTENT = 16

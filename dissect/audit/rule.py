@@ -98,8 +98,8 @@ class Subject:
 
     conversation: Conversation
     rpc: Rpc | None = None
-    followed: tuple[bool, bool] = (False, False)
-    """Whether either end sent another message later."""
+    followed: tuple[int, int] = (0, 0)
+    """The frame of the last message that either end sent later; 0 for none."""
 
     @property
     def connection(self) -> Connection:
@@ -117,10 +117,14 @@ class Subject:
         """Why ``sender`` may have sent something up to now that the capture lacks or shows later; '' where it cannot
         have.
 
-        A gap is only seen when something behind it is.
+        A gap is only seen when something behind it is.  What is missing behind a later message was sent behind that.
         """
-        if reason := gaps(self.connection) or self.out_of_step:
-            return reason
+        last = max(self.frames, default=0)
+        missing = gaps(self.connection)
+        if missing and any(gaps_within(self.connection, end, 0, max(last, self.followed[end])) for end in (0, 1)):
+            return missing
+        if self.out_of_step:
+            return self.out_of_step
         return "" if self.followed[sender] else "no later message shows whether one is missing from the capture"
 
     def endpoint(self, role: str) -> int:
@@ -225,7 +229,8 @@ def gaps_between(connection: Connection, sender: int, first: int, last: int) -> 
 
 def gaps_within(connection: Connection, sender: int, first: int, last: int) -> str:
     """The same as ``gaps``, where packets that are missing matter only between two frames."""
-    if len(connection.gaps[sender]) >= MAX_GAPS:  # The first ones are forgotten.
+    known = len(connection.gaps[sender])
+    if known >= MAX_GAPS or (connection.missing_packets[sender] and not known):  # Gaps are forgotten.
         return gaps(connection, sender)
     return gaps_between(connection, sender, first, last) or unplaced_gaps(connection, sender)
 

@@ -149,7 +149,7 @@ def unknown(refusable: RefusableMessage) -> Judgement | None:
             return undecidable("the answer is truncated in the capture") if error is None else None
         names = ", ".join(value.name for value in option.values if value.kind is None)
         return violation(f"{option_name(number)} with {names} answered {error_name(2, error)}", "no error")
-    if answer is None and (reason := refusable.missed(1 - refusable.sender)):
+    if answer is None and (reason := gaps(refusable.connection) or refusable.missed(1 - refusable.sender)):
         return undecidable(reason)
     return PASSED
 
@@ -374,7 +374,7 @@ def support(refusable: RefusableMessage) -> Judgement | None:
         return undecidable_if(missing)
     if refused:
         return violation(f"{option_name(number)} refused by an end that sends {option_name(shown[0])}", "no refusal")
-    if answer is None and (reason := refusable.missed(1 - refusable.sender)):
+    if answer is None and (reason := gaps(refusable.connection) or refusable.missed(1 - refusable.sender)):
         return undecidable(reason)
     return PASSED
 

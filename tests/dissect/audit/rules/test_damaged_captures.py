@@ -271,6 +271,20 @@ def test_only_what_may_excuse_a_violation_leaves_it_open(
     assert (tally.violated, tally.undecidable) == expected
 
 
+@pytest.mark.parametrize(("behind_the_end", "expected"), [(6, (0, 2)), (2, (1, 0))])
+def test_what_is_missing_behind_all_other_messages_excuses_nothing(
+    behind_the_end: int, expected: tuple[int, int]
+) -> None:
+    """The last reply but one, or the last, of which an acknowledgement tells."""
+    wire = IwarpWire(seed=11)
+    more_variations.read_outside(wire)
+    for _ in range(2):
+        hello(wire.connections[0])
+    sent = wire.sent()
+    tally = total(audit_segments(wire, faults.drop(sent, [len(sent) - behind_the_end])), "V1-RDMA-OUTSIDE")
+    assert (tally.violated, tally.undecidable) == expected
+
+
 @pytest.mark.parametrize("rule", JUDGED)
 def test_nothing_that_was_broken_passes_where_frames_end_behind_the_version(rule: str) -> None:
     wire, _ = play(rule)
