@@ -157,6 +157,11 @@ class SentMessage(OfMessage):
         return ""
 
     @property
+    def call_missing(self) -> bool:
+        """A reply: its call may not be in the capture."""
+        return not self.start_known or bool(gaps(self.connection, 1 - self.sender))
+
+    @property
     def hidden(self) -> tuple[type[Subject], ...]:
         """What it may be, where it is truncated before it says that."""
         header, call_or_reply = self.header, (Transaction,) if self.is_call is None else ()

@@ -412,6 +412,7 @@ def reply_no_binding(transaction: Transaction) -> Judgement | None:
     if transaction.bound and ineligible is not None and ineligible.verdict == UNDECIDABLE:
         return undecidable(ineligible.reason)
     if not transaction.bound:
-        return violation(f"SUCCESS for {program_name(rpc.program or 0)} version {rpc.version} (program {rpc.program})",
+        assert rpc.program is not None
+        return violation(f"SUCCESS for {program_name(rpc.program)} version {rpc.version} (program {rpc.program})",
                          "an error for a program without a known binding", *transaction.frames, note=True)  # fmt: skip
     return PASSED

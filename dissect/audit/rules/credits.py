@@ -6,7 +6,7 @@ from ...layers.rpcrdma_codes import PROCEDURE_NAMES, RDMA_ERROR, RDMA_MSG, RDMA_
 from ...onc.rpc_header import is_callback
 from ...rpcrdma.xid_reuse import XID_IN_USE
 from ..events import SentMessage
-from ..rule import PASSED, REPLY, Judgement, Level, beheaded, gaps, rule, undecidable, undecidable_if, violation
+from ..rule import PASSED, REPLY, Judgement, Level, beheaded, rule, undecidable, undecidable_if, violation
 from ..transaction import Transaction
 from .header import DIRECTION_UNKNOWN
 
@@ -163,8 +163,7 @@ def backward_proc(sent: SentMessage) -> Judgement | None:
         return PASSED
     if procedure == RDMA_NOMSG and sent.rpc is not None:
         may_return = sent.header.reply or sent.unread
-        call_missing = not sent.start_known or gaps(sent.connection, 1 - sent.sender)
-        if sent.rpc.call is None or (may_return and call_missing):
+        if sent.rpc.call is None or (may_return and sent.call_missing):
             return undecidable(DIRECTION_UNKNOWN)
     return violation(f"rdma_proc is {PROCEDURE_NAMES.get(procedure, procedure)}", "RDMA_MSG")
 

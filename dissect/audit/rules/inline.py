@@ -10,7 +10,7 @@ from ...layers.characteristics_codes import CHARACTERISTICS, ROPT_INITXCH, XCHAR
 from ...layers.rpcrdma_codes import RDMA_MSG, RDMA_OPTIONAL
 from ...rpcrdma.conversation import DEFAULT_INLINE
 from ..events import SentMessage
-from ..rule import FIRST, PASSED, REPLY, Judgement, Level, gaps, gaps_between, rule, undecidable, violation
+from ..rule import FIRST, PASSED, REPLY, Judgement, Level, gaps_between, rule, undecidable, violation
 
 MUST = Level.MUST
 
@@ -39,7 +39,7 @@ def _chunk_unknown(sent: SentMessage) -> bool:
     if sent.is_call is not False or sent.backward:
         return False
     if call is None:
-        return bool(not sent.start_known or gaps(sent.connection, 1 - sent.sender))
+        return sent.call_missing
     return call.header.reply is None and call.header.truncated
 
 

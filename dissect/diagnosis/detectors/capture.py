@@ -116,8 +116,8 @@ def frames_truncated(facts: Facts, limits: Limits) -> Iterator[Cause]:
 )
 def messages_incomplete(facts: Facts, limits: Limits) -> Iterator[Cause]:
     """Bytes of RPC messages are not in the capture, and neither missing packets nor truncated frames tell why: RDMA
-    Reads or Writes of their chunks passed elsewhere, before the capture or behind its end, or never. Packets whose
-    sequence numbers were left out, and which were never acknowledged, may be these.
+    Reads or Writes of their chunks passed elsewhere, before the capture or behind its end, or never. Packets that may
+    be missing are those whose sequence numbers the capture lacks, but which nothing in it acknowledges.
     """
     damaged = facts.statistics.states.get("damaged", 0)
     directions = [direction for health in facts.healths.values() for direction in health.directions]

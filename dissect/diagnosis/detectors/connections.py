@@ -208,9 +208,10 @@ def connection_lost(facts: Facts, limits: Limits) -> Iterator[Cause]:
             ("RST", "Terminate")
         )
         since = [direction.waiting_since for direction in health.directions if direction.waiting_since is not None]
-        lacking = any(gap.time >= min(since) for gaps in connection.gaps for gap in gaps) if since else False
-        # A sender without answers retransmits: where it did not, these may be missing as others are behind the request.
-        silent = "unanswered" in health.ended and not (lacking and health.ended.endswith(NOT_RETRANSMITTED))
+        behind = bool(since) and any(gap.time >= min(since) for gaps in connection.gaps for gap in gaps)
+        # A sender that gets no answer retransmits.  Where it did not, and the capture lacks packets behind its request,
+        # it may lack the answer, too.
+        silent = "unanswered" in health.ended and not (behind and health.ended.endswith(NOT_RETRANSMITTED))
         if (error or (silent and number not in gone)) and not connection.refused:
             broken[number] = ending_words(health.ended)
     if len(broken) < limits["least_connections"]:

@@ -268,7 +268,7 @@ class IwarpObserver:
                     tcp = None
                 undecided, before = _Undecided(0, direction, TCP_SEQUENCE.wrap(seq + 1), since), self.undecided.get(key)
                 if before is not None and before.first == undecided.first:
-                    undecided.sends = before.sends  # Its answer came, and late or never to the one that asked.
+                    undecided.sends = before.sends  # The same SYN, retransmitted: the answer to the first may be here.
                 if before is not None and before.only_asked and before.opened_by == direction:
                     undecided.first_since = before.first_since or before.since
                     again = before.since is None or since[1] - before.since[1] >= ASKED_AGAIN

@@ -511,7 +511,8 @@ class TcpConnection:
 
     @property
     def _one_direction(self) -> bool:
-        """One end sent nothing that is here, and the other acknowledges it: the answer to its SYN, or more and more."""
+        """The capture has no segment of one end, and the other acknowledges some: the answer to its SYN, or ever more
+        bytes."""
         return any(
             not self.health.sends[number]
             and direction.acked is not None

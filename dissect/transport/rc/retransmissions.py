@@ -322,7 +322,7 @@ class RcRetransmissions:
         return one != other and -1 not in (one, other)
 
     def _numbered_alike(self, psn: int, frame: int) -> bool:
-        """It has the IP identification of the earlier one, which its sender would give to no retransmission."""
+        """It has the IP identification of the earlier one: a sender gives each retransmission another."""
         mine, before = (self.sent.sighting(psn, until) for until in (frame + 1, frame))
         assert mine is not None
         return before is not None and 0 < int(before["identification"]) == int(mine["identification"])
