@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from ..evidence import RDMASCOPE, Check, Record, command, equal, lines, marks, over_rdma, records
 from ..guests import Outcome
 
-SMOKE = ("rxe",)
 DEADLINE = 900
 
 MISSING = ("damaged", "no reply", "no call")
