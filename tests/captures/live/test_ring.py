@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import socket
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -21,12 +23,14 @@ RATE = 10_000
 
 @pytest.fixture
 def loopback() -> Iterator[Live]:
-    try:
-        live = open_live("lo", CaptureSettings((20049,)))
-    except CaptureError as error:
-        pytest.skip(str(error))
-    with closing(live):
-        yield live
+    with Path(__file__).open() as alone:
+        fcntl.flock(alone, fcntl.LOCK_EX)  # Another worker's test would send to the same port.
+        try:
+            live = open_live("lo", CaptureSettings((20049,)))
+        except CaptureError as error:
+            pytest.skip(str(error))
+        with closing(live):
+            yield live
 
 
 def send(count: int, rate: int) -> None:
