@@ -143,7 +143,8 @@ def silences(
 ) -> list[Silence]:
     """``end_of``: when the capture ended, in nanoseconds, by its clock as it is from the frame of a number on.
 
-    An idle host is not silent: no host waits for it.
+    An idle host is not silent: no host waits for it.  Where the capture has packets of one direction only, or no
+    acknowledgement of what was not retransmitted, it shows no silence.
     """
     known = [
         (conversation.connection, healths[conversation.connection.number])
@@ -161,8 +162,10 @@ def silences(
     waiting: dict[tuple[str, int], dict[int, int]] = defaultdict(dict)
     for connection, health in known:
         for end, host in enumerate(connection.endpoints):
-            peer, since = health.directions[1 - end], seen[host.address]
-            if not since or peer.waiting_since is None or peer.last_time <= since:
+            mine, peer, since = health.directions[end], health.directions[1 - end], seen[host.address]
+            if not since or peer.waiting_since is None or peer.last_time <= since or connection.one_sided:
+                continue
+            if mine.packets and not (mine.acknowledgements or peer.retransmitted.packets):
                 continue
             until = end_of(connection.last_frame)
             if until - max(peer.waiting_since, since) >= LEAST:

@@ -601,7 +601,7 @@ class Matching:
         assert rpc.call is not None
         waits = _answer_time(rpc) + LINGER
         gaps = self.conversation.connection.gaps[rpc.call.operation.initiator]
-        return any(rpc.call.frame < gap.frame <= frame and gap.time <= waits for gap in gaps)
+        return any(gap.shown(rpc.call.frame, frame) and gap.time <= waits for gap in gaps)
 
     def _two_replies_missing(self, rpc: Rpc) -> bool:
         """Between the call of an Rpc and its reply more is missing than one reply: maybe that to a call behind it which
@@ -609,7 +609,7 @@ class Matching:
         assert rpc.call is not None and rpc.reply is not None
         connection, first, last = self.conversation.connection, rpc.call.frame, rpc.reply.frame
         gaps = connection.gaps[rpc.reply.operation.initiator]
-        lost = sum([gap.end - gap.start for gap in gaps if first < gap.frame <= last])
+        lost = sum([gap.end - gap.start for gap in gaps if gap.shown(first, last)])
         return lost >= 2 * (rpc.reply.operation.length if connection.of_tcp else 1)
 
     def _settle_unwritten(self, unsettled: Unsettled, now: int, frame: int) -> None:

@@ -71,7 +71,9 @@ class AdvertisedMemory:
         may be missing, what follows may be for a later one.  ``begun``: what was replied before the call is known."""
         assert rpc.call is not None
         call = rpc.call.operation
-        gaps = [gap for gap in self._connection.gaps[1 - call.initiator] if gap.frame > call.first_frame - REORDERED]
+        gaps = [
+            gap for gap in self._connection.gaps[1 - call.initiator] if gap.last_frame > call.first_frame - REORDERED
+        ]
         for chunk in rpc.chunks:
             for use in chunk.segments:
                 sure: list[Operation] = []

@@ -24,7 +24,7 @@ def calls_missing(connection: Connection, rpc: Rpc) -> int:
     """How many calls between the call and the reply at most are not in the capture."""
     assert rpc.call is not None and rpc.reply is not None
     first, last = sorted((rpc.call.frame, rpc.reply.frame))
-    gaps = [gap for gap in connection.gaps[rpc.call.operation.initiator] if first < gap.frame <= last]
+    gaps = [gap for gap in connection.gaps[rpc.call.operation.initiator] if gap.shown(first, last)]
     return sum([calls_in(gap, connection) for gap in gaps])
 
 
@@ -42,7 +42,7 @@ def comes_again(number: int, earlier: int | None, last: int, missing: int) -> bo
 
 def call_may_be_missing(connection: Connection, caller: int, call_frame: int, reply_frame: int) -> bool:
     """Requests of ``caller`` that are not in the capture were sent between these frames, or just before."""
-    return any(call_frame - REORDERED < gap.frame <= reply_frame for gap in connection.gaps[caller])
+    return any(gap.shown(call_frame - REORDERED, reply_frame) for gap in connection.gaps[caller])
 
 
 def reply_may_be_missing(connection: Connection, rpc: Rpc) -> bool:

@@ -27,14 +27,16 @@ def note_outstanding(rpcs: Iterable[Rpc], connections: Sequence[Connection], end
 
 def reply_may_be_missing(rpc: Rpc) -> bool:
     """It has a reply, or whether it got one is not known: packets of the replier are missing or could not be read, or
-    events of a trace are missing, or the caller used the XID for another call."""
+    are shown so long before what they answer that replies have no calls, or events of a trace are missing, or the
+    caller used the XID for another call."""
     if rpc.reply is not None or rpc.call is None or rpc.ambiguous:
         return True
     connection, replier = rpc.connection, 1 - rpc.call.operation.initiator
     return (
         (connection.one_sided and not connection.of_tcp)  # What was acknowledged tells.
         or bool(connection.unread_packets[replier] or connection.unread_messages[replier])
-        or any(gap.frame > rpc.call.operation.first_frame for gap in connection.gaps[replier])
+        or any(gap.last_frame > rpc.call.operation.first_frame for gap in connection.gaps[replier])
+        or bool(connection.disordered and rpc.conversation.unmatched_replies[rpc.backward])
         or any(note in (XID_USED_AGAIN, NOT_EXPECTED, EVENTS_LOST, REPLY_NOT_SEEN) for note in rpc.notes)
     )
 

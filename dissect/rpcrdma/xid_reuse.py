@@ -144,7 +144,7 @@ def _was_read(rpc: Rpc, reply: Message) -> bool:
     """All of its Read chunks were read before the reply, or may have been: requests of the server are missing."""
     assert rpc.call is not None
     gaps = rpc.connection.gaps[reply.operation.initiator]
-    if gaps and gaps[-1].frame > rpc.call.operation.first_frame:
+    if gaps and gaps[-1].last_frame > rpc.call.operation.first_frame:
         return True
     reads = [use for chunk in rpc.chunks if chunk.kind == "read" for use in chunk.segments if use.advertised.length]
     return all(use.operations for use in reads)

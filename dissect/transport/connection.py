@@ -18,12 +18,23 @@ MAX_GAPS = 256
 
 
 class Gap(NamedTuple):
-    """PSNs or bytes [start, end) that were not seen; ``frame`` and ``time`` of the packet that showed it."""
+    """PSNs or bytes [start, end) that were not seen; ``frame`` and ``time`` of the packet that showed it first."""
 
     start: int
     end: int
     frame: int
     time: int
+    later: int = 0
+    """The last frame that showed more of it; 0 for none."""
+
+    @property
+    def last_frame(self) -> int:
+        """Behind it no packet shows any of it."""
+        return max(self.frame, self.later)
+
+    def shown(self, behind: int, to: int) -> bool:
+        """A packet behind frame ``behind``, and none behind ``to``, shows some of it."""
+        return self.frame <= to and self.last_frame > behind
 
 
 _START, _END = attrgetter("start"), attrgetter("end")
@@ -263,8 +274,11 @@ class Connection:
 
     @property
     def one_sided(self) -> bool:
-        """Only one direction of it was captured."""
-        return self.paired_by == ONE_DIRECTION
+        """Only one direction of it was captured: of the other at most that the first acknowledges it, and CM."""
+        unseen = not self.of_tcp and any(
+            gaps and not packets for gaps, packets in zip(self.gaps, self.packets, strict=True)
+        )
+        return unseen or self.paired_by == ONE_DIRECTION
 
     @property
     def start_known(self) -> bool:

@@ -145,7 +145,9 @@ def calls_hung(facts: Facts, limits: Limits) -> Iterator[Cause]:
         tuple(call.number for call in hung[:5]),
         tuple(call.frame for call in hung[:5] if call.frame),
         0.95 if known else 0.5,
-        () if known else ("packets are missing from the capture or unreadable; replies may be among them",),
+        ()
+        if known
+        else ("packets are missing from the capture, unreadable or out of order; replies may be among them",),
         severity=None if known else Severity.WARNING,
         title="" if known else "Calls without a reply",
         # What they waited for retransmissions is part of those statements.
@@ -389,7 +391,7 @@ def _asked_in_vain(facts: Facts, connections: Sequence[Connection]) -> int:
 def _stopped_listening(facts: Facts, served: Connection, refused: Connection) -> str:
     """What came last on a connection that the server accepted, before it refused another; '' where it goes on."""
     stopped = "the server stopped listening" if refused.ended_by.startswith(NOT_LISTENING) else "the server refused"
-    open_calls = [call for call in facts.rpcs.unanswered if call.connection == served.number and not call.backward]
+    open_calls = [call for call in facts.hung if call.connection == served.number and not call.backward]
     first = min(open_calls, key=lambda call: call.time, default=None)
     if first is not None and first.time <= refused.first_time:
         called = procedure_label(first.key.name, first.key.operations)

@@ -144,6 +144,8 @@ class ByteStream:
         """Where they are; the last of them."""
         self._unseen: Gap | None = None
         """Bytes that were acknowledged, behind all that came so far."""
+        self.unseen_time = 0
+        """Nanoseconds: when the receiver last acknowledged more than came of what was sent; 0 for never."""
         self._ahead = IntervalSet()
         """Which of the bytes from ``next`` on are there."""
         self._held: dict[int, _Waiting] = {}
@@ -268,12 +270,10 @@ class ByteStream:
         for at in places(acks > known + 1).tolist():
             if known + 1 < (end := int(acks[at])) <= known + MAX_AHEAD:
                 known = end
-                self._unseen = Gap(since, end, int(answers["frame"][at]), int(answers["time"][at]))
-
-    @property
-    def unseen_time(self) -> int:
-        """Nanoseconds: when the receiver acknowledged more than came of what was sent; 0 for never."""
-        return 0 if self._unseen is None else self._unseen.time
+                frame, self.unseen_time = int(answers["frame"][at]), int(answers["time"][at])
+                if self._unseen is None or self._unseen.end <= (self.next or 0):
+                    self._unseen = Gap(since, end, frame, self.unseen_time)
+                self._unseen = self._unseen._replace(end=end, later=frame)
 
     def settle(self, clock: SegmentClock, frame: int | None = None) -> list[Chunk]:
         """Give up gaps that will not be filled, up to a frame, None for the last; give what is then in order."""

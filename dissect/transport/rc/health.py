@@ -71,8 +71,9 @@ def _silence(initiated: Sequence[Initiated], now: int | None) -> str:
         if since is None or answered is None or not answers.unanswered:
             continue
         waited = now - max(since, answered)
-        if waited >= UNANSWERED:
-            retries = sum(request.end > answers.first_unanswered for request in queue.requests)
+        retries = sum(request.end > answers.first_unanswered for request in queue.requests)
+        # Without a retransmission, and if there never was an acknowledgement, the capture lacks those.
+        if waited >= UNANSWERED and (retries or answers.acks):
             attempts = "retransmission" if retries == 1 else "retransmissions"
             tried = f"; {retries} {attempts}" if retries else NOT_RETRANSMITTED
             plural = "" if answers.unanswered == 1 else "s"

@@ -271,7 +271,7 @@ class AckHistory:
         return data, *self._reading
 
     def beyond(self, psn: int) -> Gap | None:
-        """The requests from ``psn`` on that they answer, and the first frame that does."""
+        """The requests from ``psn`` on that they answer, and the first and the last frame that do."""
         index = int(self.reached.searchsorted(psn, "right"))
         if index == len(self.rows):
             return None
@@ -282,7 +282,8 @@ class AckHistory:
             index, end = int(good[0]), int(self.psns[good].max()) + 1
         else:
             end = int(self.reached[-1])
-        return Gap(psn, end, int(self._frames[index]), int(self.rows["time"][index]))
+        last = int(places(self.reached >= end)[0])
+        return Gap(psn, end, int(self._frames[index]), int(self.rows["time"][index]), int(self._frames[last]))
 
 
 def split_early(responses: ReadResponses, head: int, room: int) -> tuple[list[Placed], list[Placed]]:
@@ -355,11 +356,15 @@ class MissingRequests:
 
     def answered(self, head: int, answers: AckHistory) -> None:
         """Some of these responses answer requests from ``head`` on, which was not seen."""
-        if self._open is not None and self._open.start == head:
+        beyond, known = answers.beyond(head), self._open
+        if beyond is None:
             return
-        if (beyond := answers.beyond(head)) is not None:
-            self._open = beyond
-            self._publish()
+        if known is not None and known.start == head:
+            if beyond.end <= known.end:
+                return
+            beyond = known._replace(end=beyond.end, later=beyond.last_frame)
+        self._open = beyond
+        self._publish()
 
     def moved(self, head: int | None) -> None:
         """The head is there: what was answered and not seen came late."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from playbook import Capture, Wire, call, nfs3, reply
+from playbook import Capture, Wire, call, facts, nfs3, reply
 from playbook.capture import frame_batch
 from playbook.gss import INTEGRITY, NONE, PRIVACY, Context
 from playbook.judge import analyze
 from playbook.shapes import read, write
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.latency import REPLY_EARLIER
+from rdmascope.dissect.rpcrdma.unanswered import reply_may_be_missing
 
 
 def test_a_reply_earlier_than_its_call_has_no_latency() -> None:
@@ -41,3 +42,12 @@ def test_nor_has_one_under_kerberos(service: int) -> None:
     rpcs = analyzer.feed(batch) + analyzer.finish()
     assert [rpc.gss is not None and rpc.gss.service for rpc in rpcs] == [service] * 3
     assert [rpc.latency is None for rpc in rpcs] == [REPLY_EARLIER in rpc.notes for rpc in rpcs] == [False, False, True]
+
+
+@pytest.mark.parametrize(("disordered", "unmatched"), [(4, (1, 0)), (4, (0, 1)), (0, (1, 0))])
+def test_whether_the_reply_is_shown_long_before_its_call(disordered: int, unmatched: tuple[int, int]) -> None:
+    """``unmatched``: so many replies to either end fit none of its calls."""
+    conversation = facts.connection(disordered=disordered)
+    conversation.unmatched_replies = unmatched
+    waiting = facts.rpc(1, on=conversation, answered=False)
+    assert reply_may_be_missing(waiting) == bool(disordered and unmatched[0])

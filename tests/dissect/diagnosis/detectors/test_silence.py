@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from playbook import Wire, call, nfs3, reply
+from playbook import Capture, Wire, call, nfs3, reply
 from playbook.capture import write_pcap
 from playbook.facts import SECOND, START, connection, direction, facts, found, health, kinds, many, rpc, silent, speaks
 from playbook.iwarp import IwarpCapture, IwarpWire
-from playbook.packets import Frame, encode_frames
+from playbook.packets import Frame, Packet, encode_frames
 from playbook.troubles import TROUBLES
 from rdmascope.captures.session.diagnosis_pass import diagnosis_of
 from rdmascope.captures.session.session import Session
-from rdmascope.dissect.diagnosis.facts import Statement
+from rdmascope.dissect.diagnosis.facts import Severity, Statement
 from rdmascope.dissect.transport.health import DirectionHealth
 
 GONE = START + 50 * SECOND
@@ -118,3 +118,28 @@ def test_a_server_that_acknowledges_over_iwarp_is_not_gone(tmp_path: Path) -> No
 def test_no_share_is_above_its_whole(kind: str, tmp_path: Path) -> None:
     for one in diagnosed(encode_frames(TROUBLES[kind](Wire(seed=1))), tmp_path):
         assert one.cause.share is None or 0 <= one.cause.share <= 1
+
+
+@pytest.mark.parametrize(
+    ("kept", "kinds"),
+    [
+        (lambda packet: packet.sender == 0, "packets-missing one-direction"),
+        (lambda packet: packet.sender == 1, "packets-missing one-direction"),
+        (lambda packet: (packet.sender, packet.kind) != (0, "send"), "packets-missing"),
+        (lambda packet: (packet.sender, packet.kind) != (1, "send"), "packets-missing calls-hung"),
+        (lambda packet: packet.kind != "ack", ""),
+    ],
+)
+def test_what_a_filter_took_is_no_trouble(kept: Callable[[Packet], bool], kinds: str, tmp_path: Path) -> None:
+    """``kept``: of two connections, one behind the other, beside CM messages."""
+    wire = Wire(seed=1)
+    for _ in range(2):
+        conn = wire.connect(acks="message")
+        for _ in range(10):
+            reply(call(conn, nfs3.getattr_()), nfs3.getattr_reply())
+            wire.pause(2 * SECOND)
+        conn.disconnect()
+    left = [packet for packet in wire.packets if packet.kind == "cm" or kept(packet)]
+    said = diagnosed(Capture(wire, left).frames, tmp_path)
+    assert {one.kind for one in said} == {*kinds.split()}
+    assert all(one.severity is not Severity.PROBLEM for one in said)

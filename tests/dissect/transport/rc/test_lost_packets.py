@@ -86,3 +86,16 @@ def test_the_packets_of_a_read_whose_length_is_truncated_are_its_own(size: int) 
     packets = [replace(packet, snaplen=68) if packet.kind == "read" else packet for packet in wire.packets]
     connection, _ = connection_of(wire, packets, False)
     assert connection.missing_packets == (0, 0)
+
+
+@pytest.mark.parametrize("each", [True, False])
+def test_all_that_is_acknowledged_and_never_shown_is_one_gap(each: bool) -> None:
+    wire = Wire()
+    packets = [packet for packet in exchange(wire, 0, "message") if packet.kind != "send" or packet.sender == 1]
+    connection, analyzer = connection_of(wire, packets, each)
+    acks = [packet for packet in packets if packet.kind == "ack" and packet.sender == 1]
+    assert len(acks) == 2 and connection.missing_packets == (2, 0)
+    (gap,) = connection.gaps[0]
+    frames = [packets.index(ack) + 1 for ack in acks]
+    assert (gap.end - gap.start, [gap.frame, gap.last_frame]) == (2, frames)
+    assert analyzer.health(1).directions[0].missing == 2
