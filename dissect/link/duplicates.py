@@ -53,8 +53,8 @@ MIRRORED_SHARE, LEAST_MIRRORED = 8, 64
 SAMPLED = 16
 """One of so many packets is looked at, whether captures of two points are merged."""
 MERGED_SHARE, LEAST_MERGED, LOOKED = 4, 8, 256
-"""Where they are merged, at least one of so many of these is a copy, and so many copies come directly behind a packet
-that is none.  Counting starts anew behind so many packets."""
+"""Where they are merged, at least one of so many of these is a copy, from the first one on to the last, and so many
+copies come directly behind a packet that is none.  Counting starts anew behind so many packets."""
 REMEMBERED = 1 << 16
 """Packets among which a copy is looked for: an IPv4 identification has 16 bits, and repeats behind them."""
 
@@ -88,7 +88,8 @@ class Duplicates:
         self._time = 0
         """Of the last frame."""
         self._looked = self._again = self._turns = 0
-        """Packets that were looked for there; of these copies, and copies behind a packet that is none."""
+        """Packets that were looked for there since the first copy; of these copies, and copies behind a packet that is
+        none."""
         self._copy = True
         """The last of these was one; before the first nothing is behind a packet that is none."""
         self._earlier: _EarlierPackets | None = None
@@ -171,14 +172,18 @@ class Duplicates:
         chosen = places(_mixed_words(words) * _FACTOR >> np.uint32(16) & np.uint32(SAMPLED - 1) == 0)
         sample = _sent(batch, located, words, chosen)
         sample = take(sample, sample["identification"] != 0)
-        times, self._looked = sample["time"], self._looked + len(sample)
+        times = sample["time"]
         firsts = map(self._sample.setdefault, sample["hash"].tolist(), times.tolist())
         again = np.append(self._copy, times > np.fromiter(firsts, np.int64, len(sample)))
-        self._again += int(np.count_nonzero(again[1:]))
+        copies = places(again[1:])
+        # Captures may overlap in a part only.
+        before = 0 if self._again else int(copies[0]) if len(copies) else len(sample)
+        overlap = self._looked + int(copies[-1]) + 1 - before if len(copies) else 0
+        self._looked, self._again = self._looked + len(sample) - before, self._again + len(copies)
         self._turns += int(np.count_nonzero(again[1:] > again[:-1]))
         self._copy = again[-1]
         # In a capture that was appended to the same, all copies come together.
-        if self._turns < LEAST_MERGED or self._again * MERGED_SHARE < self._looked:
+        if self._turns < LEAST_MERGED or self._again * MERGED_SHARE < overlap or not overlap:
             return False
         # A card may give all its packets one identification, which proves nothing.
         return len(np.unique(sample["identification"])) * MERGED_SHARE >= len(np.unique(sample["hash"]))
