@@ -22,7 +22,8 @@ def note_outstanding(rpcs: Iterable[Rpc], connections: Sequence[Connection], end
     ends = ConnectionEnds(connections)
     for rpc in unanswered:
         assert rpc.call is not None
-        rpc.outstanding = max(0, ends.of(rpc.connection, end_of(rpc.call_frame)) - rpc.call.operation.first_time)
+        end = ends.of(rpc.connection, end_of(rpc.call_frame))
+        rpc.outstanding = None if end is None else max(0, end - rpc.call.operation.first_time)
 
 
 def reply_may_be_missing(rpc: Rpc) -> bool:
@@ -44,19 +45,36 @@ def reply_may_be_missing(rpc: Rpc) -> bool:
 class ConnectionEnds:
     """When connections ended, in nanoseconds."""
 
-    def __init__(self, connections: Sequence[Connection]) -> None:
-        self._begun: dict[tuple[str, str, int | None], list[int]] = defaultdict(list)
+    def __init__(self, connections: Iterable[Connection]) -> None:
+        self._opened: dict[tuple[str, str, int | None], list[int]] = defaultdict(list)
+        self._unopened: dict[tuple[str, ...], list[int]] = defaultdict(list)
+        """By transport and hosts, when those are first seen whose beginning was not captured."""
         for connection in connections:
-            self._begun[service_of(connection)].append(connection.first_time)
-        for times in self._begun.values():
+            if connection.opened:
+                self._opened[service_of(connection)].append(connection.first_time)
+            else:
+                self._unopened[_hosts(connection)].append(connection.first_time)
+        for times in [*self._opened.values(), *self._unopened.values()]:
             times.sort()
 
-    def of(self, connection: Connection, last_time: int) -> int:
-        """Its end, when the client connected again after its last packet, or ``last_time``: the earliest."""
-        begun = self._begun[service_of(connection)]
-        after = bisect_left(begun, max(connection.last_time, connection.first_time + 1))
-        again = begun[after] if after < len(begun) else last_time
-        return min(connection.ended_time or last_time, again, last_time)
+    def of(self, connection: Connection, last_time: int) -> int | None:
+        """Its end, when the client connected again after its last packet, or ``last_time``: the earliest.
+
+        None where the capture lacks what comes behind its last packet: another connection between its hosts goes on
+        that began there.
+        """
+        behind = max(connection.last_time, connection.first_time + 1)
+        end = min(connection.ended_time or last_time, _next(self._opened[service_of(connection)], behind, last_time))
+        return None if _next(self._unopened[_hosts(connection)], behind, end) < end else min(end, last_time)
+
+
+def _next(times: Sequence[int], since: int, otherwise: int) -> int:
+    after = bisect_left(times, since)
+    return times[after] if after < len(times) else otherwise
+
+
+def _hosts(connection: Connection) -> tuple[str, ...]:
+    return connection.transport, *sorted(end.address for end in connection.endpoints)
 
 
 def service_of(connection: Connection) -> tuple[str, str, int | None]:

@@ -166,6 +166,8 @@ class Connection:
     """0 to 1; how sure the pairing is."""
     evidence: tuple[str, ...] = ()
     """What the inference rests on, in words."""
+    opened: bool = True
+    """Its CM exchange or its SYN is in the capture, or there is none."""
     service_id: int | None = None
     """IB: the service that the REQ asked for."""
     service_port: int | None = None

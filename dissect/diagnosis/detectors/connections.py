@@ -10,7 +10,7 @@ from operator import attrgetter
 
 from ...onc.rpc_header import procedure_label
 from ...rpcrdma.conversation import ENDS, Conversation
-from ...rpcrdma.unanswered import service_of
+from ...rpcrdma.unanswered import ConnectionEnds, service_of
 from ...transport.connection import REFUSED, UNANSWERED, Connection, ending_words
 from ...transport.rc.health import NOT_RETRANSMITTED
 from ...units import duration, moment, percent, plural, size, with_port
@@ -203,6 +203,7 @@ def connection_lost(facts: Facts, limits: Limits) -> Iterator[Cause]:
     are called again on the next connection, after the timeout and the reconnect.
     """
     gone = {number for host in facts.silences for number in host.connections}
+    ends = ConnectionEnds(conversation.connection for conversation in facts.conversations)
     broken: dict[int, str] = {}
     for number, health in facts.healths.items():
         connection = facts.by_number[number].connection
@@ -211,6 +212,7 @@ def connection_lost(facts: Facts, limits: Limits) -> Iterator[Cause]:
         )
         since = [direction.waiting_since for direction in health.directions if direction.waiting_since is not None]
         behind = bool(since) and any(gap.time >= min(since) for gaps in connection.gaps for gap in gaps)
+        behind = behind or ends.of(connection, facts.end_of(connection.last_frame)) is None
         # A sender that gets no answer retransmits.  Where it did not, and the capture lacks packets behind its request,
         # it may lack the answer, too.
         silent = "unanswered" in health.ended and not (behind and health.ended.endswith(NOT_RETRANSMITTED))

@@ -465,6 +465,7 @@ class TcpConnection:
         first, second = (Endpoint(self.names[number], 0, port=self.ports[number]) for number in (active, 1 - active))
         connection = Connection(0, self.transport, (first, second), paired_by=self._paired_by, service_port=second.port)
         connection.evidence = self._evidence
+        connection.opened = self.transport == "UDP" or self.lifetime.opened_by is not None
         mine, theirs = (self.directions[number].stream.retransmissions for number in (active, 1 - active))
         connection.ledgers = mine.ledger, theirs.ledger
         connection.contradicted = mine.contradicted, theirs.contradicted

@@ -629,6 +629,7 @@ class RcObserver:
             paired_by="inferred",
             confidence=pair.confidence,
             evidence=pair.evidence,
+            opened=False,
         )
         link = self._link(connection, known[0][2] if known[0] else None, (self._now, BY_PAIRING, _began(pair)))
         for key, sender in ((to_passive, 0), (to_active, 1)):
@@ -695,6 +696,7 @@ class RcObserver:
             paired_by=ONE_DIRECTION,
             confidence=0.0,
             evidence=("no packet of the other direction fits",),
+            opened=False,
         )
         link = self._link(connection, known[2] if known else None, (self._now, BY_ONE_DIRECTION, flow.first_frame))
         return self._replay(link, flow if from_active else None, None if from_active else flow)
