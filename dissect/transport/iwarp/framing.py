@@ -216,7 +216,7 @@ class Framing:
         self.evidence = Evidence()
         self.count = 0
         self.lost = 0
-        """Times that FPDU boundaries were lost."""
+        """Times that FPDU boundaries were lost, but for those where bytes are missing."""
         self.unread = 0
         """FPDUs whose headers were not captured, or which failed a check."""
         self.unread_from: int | None = None
@@ -230,6 +230,8 @@ class Framing:
         self._aligned_in: tuple[Window, _Aligned] | None = None
         self._losses: list[int] = []
         """How many FPDUs lie before places where boundaries were lost, of those that are to be decoded."""
+        self._missing: list[int] = []
+        """Those of them where bytes are missing."""
 
     @staticmethod
     def lengths(data: Bytes, at: Int64s) -> Int64s:
@@ -350,6 +352,7 @@ class Framing:
         window = self.pending.window
         parts: list[tuple[Int64s, Int64s]] = []
         self._losses.clear()
+        self._missing.clear()
         assert self.at is not None
         while self.at < window.limit:
             count = sum([len(lengths) for _, lengths in parts])
@@ -504,7 +507,9 @@ class Framing:
         settled = np.zeros(len(rows) + 1, np.int64)
         settled[kept + 1] = troubles[kept + 1]
         settled = np.maximum.accumulate(settled)
-        self.lost += int(np.count_nonzero(lost & (troubles == settled)))
+        counted = lost & (troubles == settled)
+        counted[[index for index in self._missing if index <= len(rows)]] = False
+        self.lost += int(np.count_nonzero(counted))
         rows["broken"][kept] = np.diff(troubles[kept + 1], prepend=0) > 0
         self.broken = bool(troubles[-1] + lost[-1] > settled[-1])
 
@@ -518,12 +523,15 @@ class Framing:
         """Move ``at`` to where an FPDU begins, behind so many that are not decoded; whether one was found."""
         assert self.at is not None
         self.checks.doubt.lost()
+        captured = bool(self.pending.window.read(self.at, 1))
         if count:
             self._losses.append(count)
+            self._missing += [] if captured else [count]
         elif not self.broken:
             self.broken = True
-            self.lost += 1
-        self._not_read(int(self.pending.in_stream(np.array([self.at]))[0]))
+            self.lost += captured
+        if captured:
+            self._not_read(int(self.pending.in_stream(np.array([self.at]))[0]))
         if self.inferred and not self.markers:
             self.markers = None
         known = self.startup is not None or self.count + count > 0

@@ -386,5 +386,5 @@ def test_messages_between_gaps_are_rows() -> None:
     assert sum(len(run) for _, run in runs) + len(events) == sent
     assert sum(len(run) for _, run in runs) > sent * 3 // 4
     ((_, tcp),) = observer.connections.items()
-    assert sum(direction.framing.lost for direction in tcp.directions) == len(lost)
+    assert not any(direction.framing.lost for direction in tcp.directions)
     assert sum(tcp.connection.missing_packets if tcp.connection else ()) == len(lost)
