@@ -9,7 +9,14 @@ from ..layers.characteristics_codes import CHARACTERISTICS, XCHAR_RBSIZ
 from ..layers.cm_codes import is_ipoib
 from ..layers.private_data_codes import PrivateData, find_private_data
 from ..named_tuple import NamedTuple
-from ..transport.connection import DEFAULT_INLINE as DEFAULT_INLINE, ENDS as ENDS, NONE_OF_EITHER, Connection, Pair
+from ..transport.connection import (
+    DEFAULT_INLINE as DEFAULT_INLINE,
+    ENDS as ENDS,
+    MAX_GAPS,
+    NONE_OF_EITHER,
+    Connection,
+    Pair,
+)
 from .negotiation import VERSION_2_INLINE, InForce, Negotiation
 
 IPOIB = "IP over InfiniBand"
@@ -141,8 +148,8 @@ class Conversation:
             return InForce(1, asked.frame, f"asked in frame {asked.frame}")
         if refused and went_on and refused.allows(went_on.version) and (frame is None or went_on.frame <= frame):
             return InForce(went_on.version, went_on.frame, f"chosen in frame {went_on.frame}")
-        if self._lost:
-            return InForce(None, 0, f"not seen: {self._lost}")
+        if lost := self._lost(frame):
+            return InForce(None, 0, f"not seen: {lost}")
         return InForce(0, 0, "before the version is settled")
 
     def version(self, frame: int | None = None) -> int | None:
@@ -187,8 +194,8 @@ class Conversation:
             return announced
         if which not in CHARACTERISTICS:
             return InForce(None, 0, "not announced, and without a known default")
-        if self._lost:
-            return InForce(None, 0, f"not seen: {self._lost}")
+        if lost := self._lost(frame):
+            return InForce(None, 0, f"not seen: {lost}")
         return InForce(CHARACTERISTICS[which].default, 0, "default of version 2")
 
     def thresholds(self, sender: int) -> list[InForce]:
@@ -221,15 +228,19 @@ class Conversation:
         )
         return InForce(announced.characteristic.value, announced.frame, announced.source + doubt)
 
-    @property
-    def _lost(self) -> str:
-        """Why an announcement may have been missed; '' where it cannot."""
+    def _lost(self, frame: int | None) -> str:
+        """Why an announcement before ``frame`` may have been missed; '' where it cannot."""
         if not self.connection.start_known:
             return "the capture begins after the connection"
         if self.connection.one_sided:
             return "only one direction was captured"
+        gaps = self.connection.gaps
         missing = sum(self.connection.missing_packets)
-        if missing:
+        later = frame is not None and all(
+            len(known) < MAX_GAPS and (known[0].frame > frame if known else not self.connection.missing_packets[end])
+            for end, known in enumerate(gaps)
+        )
+        if missing and not later:
             return f"{missing:,} packets of the connection are not in the capture"
         unread = sum(self.connection.unread_packets) + sum(self.connection.unread_messages)
         return f"{unread:,} packets of the connection cannot be read" if unread else ""
