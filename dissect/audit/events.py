@@ -22,10 +22,12 @@ property test audits all samples with and without classes.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import OrderedDict, deque
 from collections.abc import Callable, Container, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import TypeVar
 
 from ..intervals import IntervalSet
 from ..layers.characteristics_codes import XCHAR_RBSIZ, Characteristic
@@ -50,6 +52,7 @@ from .rule import (
     ERROR,
     FIRST,
     INVALIDATE,
+    LATER,
     NOMSG,
     READS,
     REPLY,
@@ -159,7 +162,7 @@ class SentMessage(OfMessage):
     @property
     def call_missing(self) -> bool:
         """A reply: its call may not be in the capture."""
-        return not self.start_known or bool(gaps(self.connection, 1 - self.sender))
+        return not self.start_known or bool(self.unseen(1 - self.sender))
 
     @property
     def hidden(self) -> tuple[type[Subject], ...]:
@@ -339,6 +342,12 @@ class RefusableMessage(OfMessage):
     """An option: the rdma_opttypes that its receiver sends itself."""
 
     @property
+    def answer_unseen(self) -> str:
+        """Why its receiver may have answered it in what the capture lacks or shows later, or it may itself answer what
+        is missing; '' where neither can be."""
+        return self.unseen(1 - self.sender, 0, LATER)
+
+    @property
     def asks(self) -> bool:
         """It has to be answered."""
         if self.option is None:
@@ -397,6 +406,8 @@ class ConnectionSetup(Subject):
         return find_identifiers(self.connection.endpoints[self.end].private_data)
 
 
+Noun = TypeVar("Noun", bound=Subject)
+
 STRIDE = 32
 """Frames after which what has settled is judged."""
 PAUSE = 300_000_000
@@ -425,8 +436,8 @@ class Settling:
         self.prepare = prepare
         self.frame = 0
         """The last frame that was reached."""
-        self.last_sent = [0, 0]
-        """Frame of the last message of either end."""
+        self.messages: tuple[list[int], list[int]] = ([], [])
+        """Frames of the last messages of either end, in order."""
         self.next = 0
         """The frame from which on there is enough to settle."""
         self._waiting: deque[tuple[int, Subject | None, Rpc | None, bool]] = deque()
@@ -436,8 +447,7 @@ class Settling:
     def reach(self, operation: Operation) -> None:
         """The capture has come to this operation."""
         if operation.kind is Kind.SEND:
-            sender = operation.initiator
-            self.last_sent[sender] = max(self.last_sent[sender], operation.last_frame)
+            insort(self.messages[operation.initiator], operation.last_frame)
         if operation.last_frame > self.frame:
             self.frame = operation.last_frame
             if self.frame >= self.next:
@@ -456,7 +466,7 @@ class Settling:
         """The connection was quiet for so many nanoseconds: judge what both ends sent something after; later, all."""
         if quiet >= PAUSE and (self._waiting or self._operations):
             everything = quiet >= SILENCE or bool(self.connection.ended_by)
-            self.settle(self.frame + 1 if everything else min(self.last_sent))
+            self.settle(self.frame + 1 if everything else min(self.last_sent(0), self.last_sent(1)))
 
     def finish(self) -> None:
         """Nothing follows any more."""
@@ -468,25 +478,29 @@ class Settling:
         self.next = self.frame + STRIDE
         limit = self.frame - REORDERED if before is None else before
         while self._operations and self._operations[0][0] < limit:
-            frame, moved = self._operations.popleft()
+            moved = self._operations.popleft()[1]
             self.prepare(moved)
-            self.follow(moved, frame)
-            self.judge(moved)
+            self.judge(self.follow(moved))
         waiting, routine = self._waiting, []
         while waiting and waiting[0][0] < limit:
             _, subject, rpc, is_call = waiting.popleft()
             if subject is not None:
-                self.follow(subject, subject.frames[0])
-                self.judge(subject)
+                self.judge(self.follow(subject))
             elif rpc is not None:
                 routine.append((rpc, is_call))
         if routine:
             self.judge_routine(routine)
+        for messages in self.messages:
+            del messages[: min(bisect_left(messages, limit), len(messages) - 1)]
 
-    def follow(self, subject: Subject, frame: int) -> None:
-        """Note the last message that either end sent after that frame."""
-        client, server = self.last_sent
-        subject.followed = client if client > frame else 0, server if server > frame else 0
+    def follow(self, subject: Noun) -> Noun:
+        """A noun with the messages that either end sent after it."""
+        subject.messages = self.messages
+        return subject
+
+    def last_sent(self, end: int) -> int:
+        """Frame of the last message of an end; 0 for none."""
+        return self.messages[end][-1] if self.messages[end] else 0
 
 
 PERSISTENT = 16

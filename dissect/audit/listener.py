@@ -102,7 +102,7 @@ class Answers:
             message.detach()  # it may wait for long
             table = self.messages[sender]
             table[message.header.xid] = refusable = RefusableMessage(self.conversation, message, sender, kind, rpc=rpc)
-            refusable.receiver_seen = bool(self.settling.last_sent[1 - sender])
+            refusable.receiver_seen = bool(self.settling.messages[1 - sender])
             if len(table) > REMEMBERED:
                 self._overdue(table)
 
@@ -137,7 +137,7 @@ class Answers:
         table[message.header.xid] = refusable = RefusableMessage(
             self.conversation, message, sender, "option", option=option
         )
-        refusable.sent, refusable.receiver_seen = sent_by_peer, bool(self.settling.last_sent[1 - sender])
+        refusable.sent, refusable.receiver_seen = sent_by_peer, bool(self.settling.messages[1 - sender])
         early = self._early.pop((1 - sender, message.header.xid), None)
         if early is not None and message.frame - early.message.frame <= REORDERED:
             early.xid_seen, early.answers = True, message
@@ -502,8 +502,8 @@ class RoutineRows:
             (1, self.reply_frames, self.answered, answered),
         ):
             behind_last = bisect_right(frames, frame, first, behind)
-            if behind_last > first:
-                settling.last_sent[end] = max(settling.last_sent[end], frames[behind_last - 1])
+            begin = bisect_right(frames, settling.last_sent(end), first, behind_last)
+            settling.messages[end].extend(frames[begin:behind_last])
 
 
 MAX_UNREAD = 256
@@ -586,7 +586,7 @@ class AuditListener(Listener):
         self.settling.reach(message.operation)
         transaction = Transaction(self.conversation, rpc)
         transaction.version_supported = message.header.version in self.answers.versions[1 - caller]
-        transaction.responder_seen = bool(self.settling.last_sent[1 - caller])
+        transaction.responder_seen = bool(self.settling.messages[1 - caller])
         self.open[caller][rpc] = transaction
         outstanding = len(self.open[caller]) + (0 if caller or self.routine is None else self.routine.outstanding)
         self.grants.called(caller, transaction, outstanding)
@@ -746,8 +746,7 @@ class AuditListener(Listener):
     def finish(self) -> None:
         self.settling.finish()
         for option in self.terms.promises:
-            self.settling.follow(option, option.message.frame)
-            self._judge(option)
+            self._judge(self.settling.follow(option))
         self.terms.promises.clear()
         self.answers.finish()
         del self.settling, self.answers  # They hold this by its methods, and only the collector would find it.
@@ -898,8 +897,7 @@ class AuditListener(Listener):
         for rpc in each_made(rpcs, rows):
             (operation,) = rpc.chunks[0].segments[0].operations
             moved = RdmaOperation(self.conversation, operation, (True, bool(self.last_answered[1])), "inside", rpc)
-            self.settling.follow(moved, operation.first_frame)
-            yield moved
+            yield self.settling.follow(moved)
 
     def _made_transactions(self, rpcs: RpcRows, offers: list[Offer | None], rows: Rows) -> Iterator[Transaction]:
         for offer, rpc in zip(offers, each_made(rpcs, rows), strict=True):
@@ -926,8 +924,7 @@ class AuditListener(Listener):
             message = rpc.call if is_call else rpc.reply
             assert message is not None
             sent = SentMessage(self.conversation, message, 0 if is_call else 1, is_call, rpc)
-            self.settling.follow(sent, message.frame)
-            yield sent
+            yield self.settling.follow(sent)
 
     def _unread(self, sender: int, call: UnreadCall) -> None:
         self.unread_calls[sender].append(call)
@@ -953,7 +950,7 @@ class AuditListener(Listener):
             self.release(subject.rpc)
 
     def _give_up(self, unanswered: RefusableMessage) -> None:
-        self.settling.follow(unanswered, unanswered.message.frame)
+        self.settling.follow(unanswered)
         answered = self.last_answered[unanswered.sender]
         known = self.connection.number in self.sides_known
         if unanswered.sender == 1 and known:  # a client shows by calls of its own, too, that the connection went on

@@ -77,6 +77,9 @@ PASSED = Judgement(PASS)
 
 _FRAME = attrgetter("frame")
 
+LATER = 1 << 62
+"""Behind all frames."""
+
 
 def violation(
     observed: str, required: str, *frames: int, by: str = "", note: bool = False, stated: bool = False
@@ -98,8 +101,8 @@ class Subject:
 
     conversation: Conversation
     rpc: Rpc | None = None
-    followed: tuple[int, int] = (0, 0)
-    """The frame of the last message that either end sent later; 0 for none."""
+    messages: tuple[Sequence[int], Sequence[int]] = ((), ())
+    """Frames of the messages of either end, in order, as far as they are remembered where it is judged."""
 
     @property
     def connection(self) -> Connection:
@@ -113,19 +116,35 @@ class Subject:
             return ""
         return f"the capture is out of step: frame {disordered:,} answers what it shows later"
 
-    def missed(self, sender: int) -> str:
-        """Why ``sender`` may have sent something up to now that the capture lacks or shows later; '' where it cannot
-        have.
+    @property
+    def moment(self) -> int:
+        """The frame up to which matters what was sent."""
+        return max(self.frames, default=0)
 
-        A gap is only seen when something behind it is.  What is missing behind a later message was sent behind that.
+    def _next(self, sender: int, frame: int) -> int:
+        """The frame of the first message that ``sender`` sent behind this one; 0 for none."""
+        messages = self.messages[sender]
+        behind = bisect_right(messages, frame)
+        return messages[behind] if behind < len(messages) else 0
+
+    def unseen(self, sender: int, since: int = 0, until: int = 0) -> str:
+        """Why ``sender`` may have sent something behind frame ``since`` and up to ``until``, or now, that the capture
+        lacks or shows later; '' where what it shows to be missing was sent at other times.
+
+        A gap is only seen when something behind it is.  What is missing behind the next message was sent behind that.
         """
-        last = max(self.frames, default=0)
-        missing = gaps(self.connection)
-        if missing and any(gaps_within(self.connection, end, 0, max(last, self.followed[end])) for end in (0, 1)):
-            return missing
-        if self.out_of_step:
-            return self.out_of_step
-        return "" if self.followed[sender] else "no later message shows whether one is missing from the capture"
+        until = until or self.moment
+        return gaps_within(self.connection, sender, since, max(until, self._next(sender, until))) or self.out_of_step
+
+    def missed(self, sender: int) -> str:
+        """The same up to now, also where nothing shows that anything is missing.
+
+        What answers a message of the other end that is missing counts for nothing, so that matters, too.
+        """
+        if reason := self.unseen(sender) or self.unseen(1 - sender):
+            return reason
+        later = self._next(sender, self.moment)
+        return "" if later else "no later message shows whether one is missing from the capture"
 
     def endpoint(self, role: str) -> int:
         """Which end of the connection a rule that judges ``role`` judges here."""

@@ -29,6 +29,7 @@ from ..transport.operations import Operation
 from .rule import (
     CHUNKS,
     GSS,
+    LATER,
     NOMSG,
     READS,
     REPLY,
@@ -178,6 +179,10 @@ class Transaction(Subject):
     @property
     def role(self) -> str:
         return ""
+
+    @property
+    def moment(self) -> int:
+        return self.frames[0]
 
     @property
     def frames(self) -> tuple[int, ...]:
@@ -434,6 +439,14 @@ class Transaction(Subject):
             written.add(*span)
         return len(written)
 
+    def unseen_before(self, frame: int) -> str:
+        """Why either end may have sent something behind the call and before that frame that the capture lacks or shows
+        later; '' where it cannot have."""
+        call = self.rpc.call_frame
+        return self.unseen(self.endpoint("responder"), call, frame) or self.unseen(
+            self.endpoint("requester"), call, frame
+        )
+
     @property
     def unseen_writes(self) -> str:
         """Why there may be RDMA Writes between call and reply that the capture lacks; '' where there are none."""
@@ -445,23 +458,22 @@ class Transaction(Subject):
     @property
     def unwritten(self) -> str:
         """Why it is not known what was written; '' where it is."""
-        return gaps(self.connection, self.endpoint("responder")) or self._doubtful_writes
+        until = max([operation.first_frame for operation in self.late], default=max(self.frames))
+        return self.unseen(self.endpoint("responder"), self.rpc.call_frame, until) or self._doubtful_writes
 
     @property
     def unwritten_by_reply(self) -> str:
-        """Why it is not known what was written before the reply; '' where it is."""
-        call, reply = self.rpc.call, self.rpc.reply
-        if call is None or reply is None:
-            return self.unwritten
+        """Why it is not known what was written before the reply was issued; '' where it is."""
+        frame = max(self.frames)
         responder = self.endpoint("responder")
-        return gaps_within(self.connection, responder, call.frame - REORDERED, reply.frame) or self._doubtful_writes
+        return gaps_within(self.connection, responder, self.rpc.call_frame, frame) or self._doubtful_writes
 
     @property
     def _doubtful_writes(self) -> str:
         """Why it is not known whose Writes those are that were seen; '' where it is."""
         # A missing call may have offered the memory of Writes behind the reply.
-        if self.late and (damaged := gaps(self.connection, self.endpoint("requester"))):
-            return damaged
+        if self.late and (reason := self.unseen(self.endpoint("requester"), self.rpc.call_frame, LATER)):
+            return reason
         if not self.responder_seen and (reason := beheaded(self.connection, self.endpoint("responder"))):
             return reason
         if any("several open calls" in word for word in self.rpc.damage):

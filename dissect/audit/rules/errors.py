@@ -15,7 +15,6 @@ from ..rule import (
     Judgement,
     Level,
     beheaded,
-    gaps,
     rule,
     undecidable,
     undecidable_if,
@@ -80,7 +79,7 @@ def error_version(sent: SentMessage) -> Judgement | None:
     if call is None:
         if version in possible or not possible:
             return PASSED if possible == {version} else None
-        if reason := gaps(sent.connection, 1 - sent.sender):
+        if reason := sent.unseen(1 - sent.sender):
             return undecidable(reason)
         asked = " or ".join(map(str, sorted(possible)))
         return violation(f"rdma_vers {version} in answer to {asked}", asked)
@@ -176,7 +175,7 @@ def _answered(refusable: RefusableMessage, code: int) -> Judgement:
 
 def silent(refusable: RefusableMessage) -> str:
     """Why it is not known that the receiver passed over a message; '' where it did."""
-    if reason := gaps(refusable.connection) or refusable.out_of_step:
+    if reason := refusable.answer_unseen:
         return reason
     if not refusable.receiver_seen and (reason := beheaded(refusable.connection, 1 - refusable.sender)):
         return reason
@@ -203,7 +202,7 @@ def error_for_version(refusable: RefusableMessage) -> Judgement | None:
     if answer is not None and answer.header.procedure not in (None, RDMA_ERROR):
         if answer.header.version == version:
             return None  # it supports that version
-        unsettled = gaps(refusable.connection, 1 - refusable.sender) if refusable.start_known else LATE_START
+        unsettled = refusable.unseen(1 - refusable.sender) if refusable.start_known else LATE_START
         if version == 2 and unsettled:
             return undecidable(unsettled)
     if answer is not None and version == 2 and answer.header.error in (ERR_CHUNK, ERR_INVAL_OPTION):
@@ -211,9 +210,7 @@ def error_for_version(refusable: RefusableMessage) -> Judgement | None:
             return None  # and then the header is what it minds
         if not refusable.start_known:
             return undecidable(LATE_START)
-        missed = refusable.connection.gaps[1 - refusable.sender]
-        only_behind = missed and missed[0].frame > answer.frame  # which has settled nothing before
-        if (reason := gaps(refusable.connection, 1 - refusable.sender)) and not only_behind:
+        if reason := refusable.unseen(1 - refusable.sender):
             return undecidable(reason)
     return _answered(refusable, ERR_VERS)
 
@@ -273,9 +270,7 @@ def error_of_error(refusable: RefusableMessage) -> Judgement | None:
     if refusable.answer is not None:
         return violation("an RDMA_ERROR in answer to an RDMA_ERROR that cannot be decoded", "silence",
                          refusable.message.frame, refusable.answer.frame)  # fmt: skip
-    if reason := gaps(refusable.connection, 1 - refusable.sender):
-        return undecidable(reason)
-    return PASSED
+    return undecidable_if(refusable.answer_unseen) or PASSED
 
 
 @rule("V1-ERROR-RETRY", "A call answered by RDMA_ERROR is not answered again", STATED,

@@ -10,7 +10,7 @@ from ...layers.characteristics_codes import CHARACTERISTICS, ROPT_INITXCH, XCHAR
 from ...layers.rpcrdma_codes import RDMA_MSG, RDMA_OPTIONAL
 from ...rpcrdma.conversation import DEFAULT_INLINE
 from ..events import SentMessage
-from ..rule import FIRST, PASSED, REPLY, Judgement, Level, gaps_between, rule, undecidable, violation
+from ..rule import FIRST, PASSED, REPLY, Judgement, Level, rule, undecidable, violation
 
 MUST = Level.MUST
 
@@ -70,8 +70,7 @@ def compare_second(sent: SentMessage, limit: int | None, why: str) -> Judgement:
         return undecidable("the size was lowered less than a second before, and the sender may not have known")
     if sent.length > limit and (reason := sent.missed(1 - sent.sender)):
         return undecidable(reason)
-    unseen = [gaps_between(sent.connection, end, 0, sent.message.frame) for end in (0, 1)]
-    if LEAST < sent.length <= limit and any(unseen):
+    if LEAST < sent.length <= limit and (sent.unseen(0) or sent.unseen(1)):
         return undecidable("packets before it are not in the capture, and may have lowered the size")
     return compare(sent, limit, why)
 

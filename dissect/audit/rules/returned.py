@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...layers.rpcrdma_codes import RDMA_ERROR, RDMA_MSG, RDMA_NOMSG
 from ...rpcrdma.conversation import DEFAULT_INLINE
 from ...rpcrdma.rpcs import ChunkUse
-from ..rule import CHUNKS, NOMSG, PASSED, RETURNS, Judgement, Level, gaps, rule, undecidable, undecidable_if, violation
+from ..rule import CHUNKS, NOMSG, PASSED, RETURNS, Judgement, Level, rule, undecidable, undecidable_if, violation
 from ..transaction import Transaction, claims, delivers
 
 REPLY_HEADER = 24
@@ -142,7 +142,7 @@ def longest_reply(transaction: Transaction) -> tuple[int | None, str]:
     assert call is not None
     conversation, requester = transaction.conversation, transaction.endpoint("requester")
     if call.header.version == 2:
-        if reason := gaps(transaction.connection, requester) or transaction.out_of_step:
+        if reason := transaction.unseen(requester):
             return None, reason
         value, _, source = conversation.receive_size(requester, call.frame)
         return value, source
@@ -275,7 +275,7 @@ def write_unfilled(transaction: Transaction) -> Judgement | None:
         claiming = [use for use in unfilled if use.returned]
         if not unfilled or (len(unfilled) == len(chunk.segments) and not (len(claiming) > 1 and transaction.unwritten)):
             continue
-        if claiming and (reason := transaction.unwritten or transaction.out_of_step):
+        if claiming and (reason := transaction.unwritten):
             return undecidable(reason)
         if claiming:
             number = chunk.segments.index(claiming[0]) + 1
@@ -377,8 +377,7 @@ def write_length_true(transaction: Transaction) -> Judgement | None:
         only_pad = chunk.kind == "write" and count % 4 and 0 < total - count < 4 and returned in (count, total)
         if total == returned or only_pad:
             judged = judged or PASSED
-        # Where none at all was found, the first packets of the RDMA Writes may be those that stand elsewhere.
-        elif reason := transaction.unwritten or ("" if total else transaction.out_of_step):
+        elif reason := transaction.unwritten:
             return undecidable(reason)
         else:
             return violation(f"{name} returned {returned} bytes, {total} were written", "the same number",
@@ -450,8 +449,8 @@ def write_before_reply(transaction: Transaction) -> Judgement | None:
         return None
     counted = claims(rpc)
     late = [operation for operation in transaction.late if delivers(counted, operation)]
-    if late and (damaged := gaps(transaction.connection)):
-        return undecidable(damaged)
+    if late and (reason := transaction.unseen_before(late[0].first_frame)):
+        return undecidable(reason)
     if late:
         return violation(f"an RDMA Write of {late[0].length} bytes behind the reply that returns them", "before it",
                          rpc.reply.frame, late[0].first_frame)  # fmt: skip

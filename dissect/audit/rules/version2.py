@@ -69,7 +69,7 @@ def options_missed(option: SentOption) -> str:
     """Why the peer of an option's sender may have said more than is known; '' where it cannot have."""
     if not option.start_known:
         return LATE_START
-    return gaps(option.connection) or option.out_of_step
+    return option.unseen(0) or option.unseen(1)
 
 
 def unknown_request(option: SentOption) -> str:
@@ -149,7 +149,7 @@ def unknown(refusable: RefusableMessage) -> Judgement | None:
             return undecidable("the answer is truncated in the capture") if error is None else None
         names = ", ".join(value.name for value in option.values if value.kind is None)
         return violation(f"{option_name(number)} with {names} answered {error_name(2, error)}", "no error")
-    if answer is None and (reason := gaps(refusable.connection) or refusable.missed(1 - refusable.sender)):
+    if answer is None and (reason := refusable.answer_unseen or refusable.missed(1 - refusable.sender)):
         return undecidable(reason)
     return PASSED
 
@@ -233,7 +233,7 @@ def init_first(option: SentOption) -> Judgement | None:
         return violation(f"ROPT_INITXCH as message {option.before + 1} of its sender", "the first")
     if not option.start_known:
         return undecidable(LATE_START)
-    return undecidable_if(gaps(option.connection, option.sender)) or PASSED
+    return undecidable_if(option.unseen(option.sender)) or PASSED
 
 
 @rule("XC-NOCHANGE", "What optixch_nochg names does not change", STATED, "4.1", "", SentOption)
@@ -374,7 +374,7 @@ def support(refusable: RefusableMessage) -> Judgement | None:
         return undecidable_if(missing)
     if refused:
         return violation(f"{option_name(number)} refused by an end that sends {option_name(shown[0])}", "no refusal")
-    if answer is None and (reason := gaps(refusable.connection) or refusable.missed(1 - refusable.sender)):
+    if answer is None and (reason := refusable.answer_unseen or refusable.missed(1 - refusable.sender)):
         return undecidable(reason)
     return PASSED
 
@@ -594,7 +594,7 @@ def backward_support(sent: SentMessage) -> Judgement | None:
         return undecidable(sent.unread)
     chunks = sent.header.chunks or sent.header.procedure == RDMA_NOMSG
     if level == BKREQSUP_INLINE and not chunks:
-        return PASSED
+        return undecidable_if(sent.unseen(0)) or PASSED
     if reason := sent.missed(0):
         return undecidable(reason)
     seen = "a backward call" + (" with chunks" if chunks else "")
@@ -872,7 +872,7 @@ def fallback(sent: SentMessage) -> Judgement | None:
         return None  # V1-ERROR-RANGE
     if refusal.allows(version):
         return PASSED if sent.conversation.negotiation.answer_before(sent.message.frame) is None else None
-    if reason := gaps(sent.connection, 1) or sent.out_of_step:
+    if reason := sent.unseen(1):
         return undecidable(reason)
     return violation(f"version {version} after a refusal with the range {refusal.range}", "a version in the range",
                      refusal.frame, sent.message.frame)  # fmt: skip
@@ -896,7 +896,7 @@ def reply_version(transaction: Transaction) -> Judgement | None:
         return None
     if call is None:
         second = 2 in (reply.header.version, transaction.conversation.version(reply.frame))
-        missing = not transaction.start_known or gaps(transaction.connection, transaction.endpoint("requester"))
+        missing = not transaction.start_known or transaction.unseen(transaction.endpoint("requester"))
         return undecidable("the call is not in the capture") if second and missing else None
     if call.header.length < 8:
         return None
@@ -904,7 +904,7 @@ def reply_version(transaction: Transaction) -> Judgement | None:
         return PASSED
     supported = call.header.version == 1 or transaction.version_supported
     if not supported:
-        unseen = gaps(transaction.connection, transaction.endpoint("responder")) if call.header.version == 2 else ""
+        unseen = transaction.unseen(transaction.endpoint("responder")) if call.header.version == 2 else ""
         return undecidable_if(unseen)
     seen = f"{procedure_name(reply.header.version, reply.header.procedure)} of version {reply.header.version}"
     return violation(f"{seen} in answer to version {call.header.version}", f"version {call.header.version}",
