@@ -122,10 +122,10 @@ class Subject:
         return max(self.frames, default=0)
 
     def _next(self, sender: int, frame: int) -> int:
-        """The frame of the first message that ``sender`` sent behind this one; 0 for none."""
+        """The frame of the first message that ``sender`` sent behind this one; ``LATER`` for none."""
         messages = self.messages[sender]
         behind = bisect_right(messages, frame)
-        return messages[behind] if behind < len(messages) else 0
+        return messages[behind] if behind < len(messages) else LATER
 
     def unseen(self, sender: int, since: int = 0, until: int = 0) -> str:
         """Why ``sender`` may have sent something behind frame ``since`` and up to ``until``, or now, that the capture
@@ -134,7 +134,7 @@ class Subject:
         A gap is only seen when something behind it is.  What is missing behind the next message was sent behind that.
         """
         until = until or self.moment
-        return gaps_within(self.connection, sender, since, max(until, self._next(sender, until))) or self.out_of_step
+        return gaps_within(self.connection, sender, since, self._next(sender, until)) or self.out_of_step
 
     def missed(self, sender: int) -> str:
         """The same up to now, also where nothing shows that anything is missing.
@@ -143,8 +143,8 @@ class Subject:
         """
         if reason := self.unseen(sender) or self.unseen(1 - sender):
             return reason
-        later = self._next(sender, self.moment)
-        return "" if later else "no later message shows whether one is missing from the capture"
+        last = self._next(sender, self.moment) == LATER
+        return "no later message shows whether one is missing from the capture" if last else ""
 
     def endpoint(self, role: str) -> int:
         """Which end of the connection a rule that judges ``role`` judges here."""

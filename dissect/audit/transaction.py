@@ -466,7 +466,8 @@ class Transaction(Subject):
         """Why it is not known what was written before the reply was issued; '' where it is."""
         frame = max(self.frames)
         responder = self.endpoint("responder")
-        return gaps_within(self.connection, responder, self.rpc.call_frame, frame) or self._doubtful_writes
+        missing = gaps_within(self.connection, responder, self.rpc.call_frame, frame)
+        return missing or self.out_of_step or self._doubtful_writes
 
     @property
     def _doubtful_writes(self) -> str:
