@@ -179,6 +179,8 @@ def silent(refusable: RefusableMessage) -> str:
         return reason
     if not refusable.receiver_seen and (reason := beheaded(refusable.connection, 1 - refusable.sender)):
         return reason
+    if refusable.sender == 1 and refusable.rpc is None and refusable.option is None and not refusable.start_known:
+        return EARLIER_CALL  # which it answers: replies need no answer
     if refusable.other_answer:
         return "an answer of another XID may be meant for it"
     return "" if refusable.passed_over else "no answer, and nothing shows that the message was received"

@@ -806,7 +806,7 @@ def first_message(sent: SentMessage) -> Judgement | None:
     Wrong: a NULL call of version 1, then calls of version 2; or two calls before the first reply.
     """
     terms, conversation, frame = sent.terms, sent.conversation, sent.message.frame
-    if sent.sender != 0 or terms is None or _refusal(sent) is not None:
+    if sent.sender != 0 or terms is None or sent.header.procedure == RDMA_ERROR or _refusal(sent) is not None:
         return None
     version = conversation.version_at(frame)
     if version.value == 2:

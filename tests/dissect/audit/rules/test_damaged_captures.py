@@ -37,6 +37,7 @@ from playbook.violations import (
     SCRIPTS,
     SERVER,
     chunks,
+    clients,
     hello,
     more_variations,
     near_misses,
@@ -250,6 +251,8 @@ CERTAIN: list[tuple[Callable[[Wire], object], Callable[[list[Packet]], list[Pack
     (bad_header_and_request, lambda sent: sent, "V1-ERROR-FOR-HEADER", (1, 0)),
     (bad_header_and_request, lambda sent: sent, "XC-RESPONSE-MISSING", (0, 1)),
     (more_variations.read_list_in_nomsg, lambda sent: faults.cut(sent, 8), "V1-BACKWARD-PROC", (0, 1)),
+    (variations.reply_vers_word_3, lambda sent: faults.cut(sent, 8), "V1-ERROR-FOR-VERSION", (0, 1)),
+    (more_variations.count_in_reply, lambda sent: faults.cut(sent, 8), "V1-ERROR-FOR-HEADER", (0, 1)),
     (near_misses.count_of_what_is_nowhere, without_the_second_last_reply, "V1-COUNT-MATCH", (1, 0)),
     (request_refused_under_another_xid, without_the_second_last_reply, "XC-INIT-FIRST", (0, 0)),
     (SCRIPTS["V1-CREDIT-EXCEEDED"], without_the_second_last_reply, "V1-CREDIT-EXCEEDED", (1, 1)),
@@ -459,6 +462,14 @@ def test_what_is_missing_behind_a_refusal_has_settled_nothing_before_it() -> Non
         hello(wire.connections[0])
     last = faults.where(wire.packets, kind="send", sender=1)[-1]
     assert total(audit(wire, faults.drop(wire.packets, [last])), "V1-ERROR-FOR-VERSION").violated == 1
+
+
+def test_a_refusal_by_the_client_that_is_truncated_begins_no_version() -> None:
+    wire = IwarpWire(seed=5)
+    connection = opened(wire)
+    refuse(connection, clients.reply_that_cannot_be_read(connection), sender=CLIENT, version=2)
+    auditor = audit_segments(wire, faults.snap(wire.sent(), 102))
+    assert "V2-FIRST-MESSAGE" not in broken_rules(auditor)
 
 
 def test_a_count_that_is_wrong_is_told_beside_another_that_a_missing_rdma_write_leaves_open() -> None:
