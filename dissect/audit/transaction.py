@@ -103,11 +103,15 @@ class CreditState(NamedTuple):
     """Messages of the caller that may be calls, or of which only an answer shows it, this one included."""
 
 
-def lacking(connection: Connection, caller: int, since: int, frame: int) -> tuple[int, bool]:
-    """Packets of the caller that the capture lacks between two frames, and whether it lacks any of the other end."""
+def lacking(connection: Connection, caller: int, since: int, frame: int, answered: int = 0) -> tuple[int, bool]:
+    """Packets of the caller that the capture lacks between two frames, and whether it lacks any of the other end.
+
+    ``answered``: the later frame that shows what the other end had sent by then.
+    """
     if not any(connection.gaps):
         return NONE_LACKING
-    own, theirs = (gaps_seen(connection, end, since, frame) for end in (caller, 1 - caller))
+    own = gaps_seen(connection, caller, since, frame)
+    theirs = gaps_seen(connection, 1 - caller, since, answered or frame)
     return sum(gap.end - gap.start for gap in own), bool(theirs)
 
 
@@ -159,7 +163,9 @@ class Transaction(Subject):
         """
         if self.flow is None or self.rpc.call is None:
             return NONE_LACKING
-        packets, theirs = lacking(self.connection, self.endpoint("requester"), self.flow.since, self.rpc.call.frame)
+        caller, frame = self.endpoint("requester"), self.rpc.call.frame
+        answered = self._next(1 - caller, frame) if self.backward else 0  # Forward calls are judged in rows, too.
+        packets, theirs = lacking(self.connection, caller, self.flow.since, frame, answered)
         return packets + self.flow.undirected, theirs
 
     @property

@@ -472,6 +472,14 @@ def test_a_refusal_by_the_client_that_is_truncated_begins_no_version() -> None:
     assert "V2-FIRST-MESSAGE" not in broken_rules(auditor)
 
 
+def test_a_lower_backward_grant_that_a_later_frame_shows_to_be_missing_leaves_callbacks_open() -> None:
+    wire = IwarpWire(seed=5)
+    near_misses.lost_reply_is_one_credit_only(wire)
+    hello(wire.connections[0])
+    tally = total(audit_segments(wire, faults.drop(wire.sent(), [25])), "V1-BACKWARD-CREDIT-EXCEEDED")
+    assert tally.undecidable and not tally.violated
+
+
 def test_a_count_that_is_wrong_is_told_beside_another_that_a_missing_rdma_write_leaves_open() -> None:
     wire = Wire(seed=5)
     connection = opened(wire)
