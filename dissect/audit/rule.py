@@ -75,7 +75,7 @@ class Judgement(NamedTuple):
 
 PASSED = Judgement(PASS)
 
-_FRAME = attrgetter("frame")
+_FRAME, _LAST_FRAME = attrgetter("frame"), attrgetter("last_frame")
 
 LATER = 1 << 62
 """Behind all frames."""
@@ -232,7 +232,7 @@ def unplaced_gaps(connection: Connection, *senders: int) -> str:
 def gaps_seen(connection: Connection, sender: int, first: int, last: int) -> Sequence[Gap]:
     """What of an end's packets is missing, as seen behind frame ``first`` and not behind ``last``."""
     gaps = connection.gaps[sender]
-    begin = bisect_right(gaps, first, key=_FRAME)
+    begin = bisect_right(gaps, first, key=_LAST_FRAME)
     if begin == len(gaps) or gaps[begin].frame > last:
         return ()
     return gaps[begin : bisect_right(gaps, last, key=_FRAME)]

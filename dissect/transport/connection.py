@@ -30,7 +30,7 @@ class Gap(NamedTuple):
     @property
     def last_frame(self) -> int:
         """Behind it no packet shows any of it."""
-        return max(self.frame, self.later)
+        return self.later or self.frame
 
     def shown(self, behind: int, to: int) -> bool:
         """A packet behind frame ``behind``, and none behind ``to``, shows some of it."""

@@ -382,7 +382,8 @@ class MissingRequests:
     def give_up(self, gap: Gap, packets: int, acked: int) -> None:
         """So many packets are taken as missing; ``acked``: the PSN up to which requests were acknowledged."""
         if self._open is not None:
-            gap = gap._replace(frame=min(gap.frame, self._open.frame), time=min(gap.time, self._open.time))
+            frame, time = min(gap.frame, self._open.frame), min(gap.time, self._open.time)
+            gap = gap._replace(frame=frame, time=time, later=gap.last_frame)
             acked = max(acked, min(self._open.end, gap.end))
             self._open = None
         self._gaps = with_gap(self._gaps, gap)

@@ -10,6 +10,7 @@ import pytest
 from playbook import Capture, Wire, call, nfs3, reply, shapes
 from playbook.capture import frame_batches
 from playbook.packets import Packet
+from rdmascope.dissect.audit.rule import gaps_seen
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.transport.connection import Connection
 
@@ -99,3 +100,20 @@ def test_all_that_is_acknowledged_and_never_shown_is_one_gap(each: bool) -> None
     frames = [packets.index(ack) + 1 for ack in acks]
     assert (gap.end - gap.start, [gap.frame, gap.last_frame]) == (2, frames)
     assert analyzer.health(1).directions[0].missing == 2
+
+
+@pytest.mark.parametrize("each", [True, False])
+def test_the_packet_behind_what_was_acknowledged_shows_the_last_of_it(each: bool) -> None:
+    """Of three calls the first two are missing, but not what acknowledges them."""
+    wire = Wire()
+    exchange(wire, 0, "message")
+    reply(call(wire.connections[0], nfs3.getattr_()), nfs3.getattr_reply())
+    calls = [packet for packet in wire.packets if packet.kind == "send" and packet.sender == 0]
+    packets = [packet for packet in wire.packets if packet not in calls[:2]]
+    connection, _ = connection_of(wire, packets, each)
+    (gap,) = connection.gaps[0]
+    first = next(at for at, packet in enumerate(packets, 1) if packet.kind == "ack" and packet.sender == 1)
+    last = packets.index(calls[2]) + 1
+    assert (gap.end - gap.start, gap.frame, gap.last_frame) == (2, first, last)
+    assert list(gaps_seen(connection, 0, last - 1, last)) == [gap]
+    assert not gaps_seen(connection, 0, last, last + 9) and not gaps_seen(connection, 0, 0, first - 1)
