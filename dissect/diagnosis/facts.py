@@ -355,8 +355,18 @@ class Facts:
     @cached_property
     def hung(self) -> list[Unanswered]:
         """Calls without a reply that are outstanding for a known time, the longest first."""
-        known = [unanswered for unanswered in self.rpcs.unanswered if unanswered.waiting >= 0]
+        known = [call for call in self.rpcs.unanswered if call.waiting >= 0 and not self.unacknowledged(call)]
         return sorted(known, key=lambda unanswered: (-unanswered.waiting, unanswered.number))
+
+    def unacknowledged(self, call: Unanswered) -> bool:
+        """Nothing acknowledges the call, and its sender retransmitted nothing, as it would if none did: the capture
+        lacks what the other end sent."""
+        health = self.healths.get(call.connection)
+        if health is None:
+            return False
+        caller = health.directions[int(call.backward)]
+        since = caller.waiting_since
+        return since is not None and since <= call.time and not caller.retransmitted.packets
 
     def last_spoke(self, number: int, end: int, until: int) -> tuple[int, int]:
         """Nanoseconds: the last packet that the host at this end of a connection sent to the other, on it or another

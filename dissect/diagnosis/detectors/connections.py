@@ -97,8 +97,9 @@ def calls_hung(facts: Facts, limits: Limits) -> Iterator[Cause]:
     """A call got no reply although the capture went on. If the server's transport acknowledged the call, its upper
     layers have it; if not, the server or the path to it was down. A call whose Read chunks were never read was not
     started by the server. Calls to a host that stopped responding are part of that statement (host-silent). Where
-    packets behind a call are missing from the capture, its reply may be among them: whether such calls hang is
-    undecidable, a warning at most, and left unsaid where others surely hang.
+    packets behind a call are missing from the capture, its reply may be among them; where it was neither acknowledged
+    nor retransmitted, they are: whether such calls hang is undecidable, a warning at most, and left unsaid where others
+    surely hang.
     """
     least = max(
         limits["least_seconds"] * 1e9,
@@ -112,7 +113,7 @@ def calls_hung(facts: Facts, limits: Limits) -> Iterator[Cause]:
     doubtful = [
         call
         for call in facts.rpcs.unanswered
-        if call.waiting < 0
+        if (call.waiting < 0 or facts.unacknowledged(call))
         and facts.end_of(call.frame) - call.time >= least
         and call.connection not in silent | one_sided
     ]

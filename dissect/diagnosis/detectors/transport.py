@@ -77,6 +77,9 @@ def _retransmitted(facts: Facts, limits: Limits, causes: tuple[str, ...], one: s
         number for number, events_of in sorted(events.items(), key=lambda item: (-cost[item[0]], -item[1])) if events_of
     ]
     unit = "segment" if all(facts.healths[number].segments for number in worst) else "packet"
+    blind = all(facts.by_number[number].connection.one_sided for number in worst)
+    if blind:
+        one, several = "time", "times"
     delayed = [facts.delays[number] for number in worst if number in facts.delays]
     text = (f"{plural(retransmitted, unit)} retransmitted, " if retransmitted else "") + plural(total, one, several)
     text += f"; RPCs delayed {duration(waiting)}" if waiting else "; no RPC known to be delayed"
@@ -87,7 +90,7 @@ def _retransmitted(facts: Facts, limits: Limits, causes: tuple[str, ...], one: s
         for number in worst[:3]
     ]
     evidence += [f"RPC {pause.rpc}: {pause.evidence}" for pause in unseen[:3]]
-    evidence += _directions(lost_toward)
+    evidence += [] if blind else _directions(lost_toward)
     if arrived:
         evidence.append(f"{count(arrived)} needless: what was retransmitted had arrived")
     others = {cause for number in worst for cause in facts.healths[number].causes} - {DUPLICATE, *causes}
@@ -98,6 +101,9 @@ def _retransmitted(facts: Facts, limits: Limits, causes: tuple[str, ...], one: s
         confidence = min(confidence, LOST_BY_CAPTURE)
     if unseen:
         weakened.append(f"{plural(len(unseen), 'loss', 'losses')} inferred from the length of a pause")
+    if blind and TIMEOUT in causes:
+        confidence = min(confidence, 0.5)
+        weakened.append("what was acknowledged is not in the capture: it may have been lost, or late")
     yield Cause(
         text,
         total,
@@ -112,7 +118,11 @@ def _retransmitted(facts: Facts, limits: Limits, causes: tuple[str, ...], one: s
         tuple(weakened),
         None if waiting else Severity.WARNING,
         waiting,
+        title=BLIND if blind and TIMEOUT in causes else "",
     )
+
+
+BLIND = "Retransmissions of which the capture lacks the acknowledgements"
 
 
 def _directions(lost_toward: Mapping[int | None, Counter[bool]]) -> list[str]:

@@ -111,6 +111,15 @@ def test_merged_captures_of_two_points_are_those_of_one(name: str, interface: in
     assert seen(merged) == seen(frames)
 
 
+def test_captures_that_overlap_in_a_part_only() -> None:
+    frames = recorded("loss-rxe")
+    fifth = len(frames) // 5
+    there = [raw._replace(time=raw.time + 5_000_000) for raw in frames[2 * fifth :]]
+    analyzer = Analyzer()
+    analyzer.feed(wrap.batch(sorted([*frames[: 3 * fifth], *there], key=lambda raw: raw.time)))
+    assert analyzer.mirrored == fifth
+
+
 @pytest.mark.parametrize("transport", [Wire, IwarpWire])
 def test_a_few_copies_are_the_networks(transport: type[Wire | IwarpWire]) -> None:
     frames = conversation(transport())

@@ -28,6 +28,7 @@ from rdmascope.dissect.rpcrdma.rpcs import Rpc
 from rdmascope.dissect.transport.connection import Endpoint, Gap, ReusedPsn
 from rdmascope.dissect.transport.health import NegativeAcknowledgement
 from rdmascope.dissect.transport.rc.health import NOT_RETRANSMITTED
+from rdmascope.dissect.transport.retransmissions import Tally
 
 
 def at_the_limit(credits: int, pause: int = 10 * MICROSECOND, count: int = 200) -> list[Rpc]:
@@ -96,6 +97,25 @@ def test_calls_whose_replies_the_capture_may_lack_are_not_said_to_hang() -> None
     )
     assert said.cause.text == "1 call without a reply, which the capture may have missed"
     assert (said.severity, said.title, said.cause.confidence) == (Severity.WARNING, "Calls without a reply", 0.5)
+
+
+@pytest.mark.parametrize("retransmitted", [0, 1])
+def test_a_call_that_was_neither_acknowledged_nor_retransmitted_may_have_its_reply(retransmitted: int) -> None:
+    client = direction(waiting_since=START, retransmitted=Tally(retransmitted, 100 * retransmitted))
+    (said,) = found(facts([*many(20), rpc(21, answered=False)], [health(1, client)], seconds=60), "calls-hung")
+    assert (said.severity is Severity.PROBLEM) == bool(retransmitted)
+
+
+@pytest.mark.parametrize("opened", [True, False])
+def test_what_comes_before_a_connection_that_begins_in_a_hole_of_the_capture(opened: bool) -> None:
+    last = START + 10 * SECOND
+    mine, later = connection(1, last_time=last), connection(2, opened=opened, first_time=START + 20 * SECOND)
+    waits = direction(last_time=last, waiting_since=last, unanswered=3)
+    silence = health(1, waits, ended=f"silence: 3 requests of the client unanswered for 90 s{NOT_RETRANSMITTED}")
+    rpcs = [*many(20, on=mine), rpc(21, "WRITE", answered=False, on=mine)]
+    (said,) = found(facts(rpcs, [silence, health(2)], (mine, later)))
+    assert (said.kind, said.severity is Severity.PROBLEM) == ("calls-hung", opened)
+    assert opened == any("Connection lost" in line for line in said.cause.evidence)
 
 
 @silent("calls-hung")

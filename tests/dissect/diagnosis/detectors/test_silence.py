@@ -19,13 +19,15 @@ from rdmascope.captures.session.diagnosis_pass import diagnosis_of
 from rdmascope.captures.session.session import Session
 from rdmascope.dissect.diagnosis.facts import Severity, Statement
 from rdmascope.dissect.transport.health import DirectionHealth
+from rdmascope.dissect.transport.retransmissions import Tally
 
 GONE = START + 50 * SECOND
 
 
 def waits(since: int = GONE, **changed: Any) -> DirectionHealth:
     """A client that sends on until the capture ends."""
-    return direction(last_time=START + 99 * SECOND, waiting_since=since, unanswered=3, **changed)
+    tried = {"retransmitted": Tally(3, 300)} | changed
+    return direction(last_time=START + 99 * SECOND, waiting_since=since, unanswered=3, **tried)
 
 
 def diagnosed(frames: Sequence[Frame], folder: Path) -> tuple[Statement, ...]:

@@ -8,6 +8,7 @@ from playbook.facts import (
     MILLISECOND,
     SECOND,
     START,
+    connection,
     direction,
     facts,
     found,
@@ -91,6 +92,13 @@ def test_what_a_hung_call_waited_for_a_host_that_is_gone_is_no_retransmission_to
 def test_retransmissions_that_no_rpc_waited_for_are_a_warning() -> None:
     (said,) = found(facts(many(100), [retransmitted("timeout", 5)]))
     assert said.severity is Severity.WARNING and "no RPC known to be delayed" in said.cause.text
+
+
+def test_whether_a_timer_expired_is_not_known_where_acknowledgements_are_not_captured() -> None:
+    half = connection(1, paired_by="one direction only")
+    (said,) = found(facts(many(100, on=half), [retransmitted("timeout", 5)], (half,)), "retransmission-timeouts")
+    assert said.title.endswith("lacks the acknowledgements") and said.cause.confidence <= 0.5
+    assert "timeout" not in said.cause.text and not any("lost" in line for line in said.cause.evidence)
 
 
 @pytest.mark.parametrize("cause", ["timeout", "implied NAK", "unknown", "duplicate"])
