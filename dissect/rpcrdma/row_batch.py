@@ -224,7 +224,7 @@ class RowBatch:
         self._frames, self._sizes, self._times = (sends.rows[name].copy().data for name in ("frame", "length", "time"))
         self._senders, self._xids = sends.sender.data, read.xids.data
         self._chunked = read.chunked.data
-        self._before, self._ranks = self._gap_ranks(sends)
+        self._gaps_shown, self._gaps_before, self._gaps_well_before = self._count_gaps(sends)
         segments = read.segments
         self._time = sends.rows["time"][segments["send"]].data
         self._firsts = read.firsts.data
@@ -276,28 +276,31 @@ class RowBatch:
         for slot in {*slots}:
             self.callers[slot].look()
 
-    def _gap_ranks(self, sends: Sends) -> tuple[Sequence[int], Sequence[int]]:
-        """How many gaps in what both ends sent lie before a Send; how many before a reply, or well before a call."""
+    def _count_gaps(self, sends: Sends) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
+        """Of each Send, how many gaps in what both ends sent are shown up to it, if only in part; how many are shown
+        wholly by then; and how many well before it."""
         gapped = {
             link_index: gaps
             for link_index, dispatcher in enumerate(self.callers.dispatchers)
             if any(gaps := dispatcher.conversation.connection.gaps)
         }
         if not gapped:
-            return [], []
-        counts = np.zeros((2, len(sends.rows)), np.int64)
+            return [], [], []
+        counts = np.zeros((3, len(sends.rows)), np.int64)
         frames = sends.rows["frame"]
         for link_index, both in gapped.items():
-            shown = np.sort([gap.frame for gaps in both for gap in gaps])
+            first, last = np.sort([(gap.frame, gap.last_frame) for gaps in both for gap in gaps], axis=0).T
             mine = places(sends.link == link_index)
-            well = np.where(sends.replies[mine], frames[mine], frames[mine] - REORDERED)
-            counts[:, mine] = [shown.searchsorted(limits, side="right") for limits in (frames[mine], well)]
-        return counts[0].data, counts[1].data
+            at = frames[mine]
+            limits = (first, at), (last, at), (last, at - REORDERED)
+            counts[:, mine] = [shown.searchsorted(limit, side="right") for shown, limit in limits]
+        return counts[0].data, counts[1].data, counts[2].data
 
     def happen(self) -> None:
         """Let everything in the batch happen, in order."""
         callers, numbers = self.callers, self._numbers
-        drawn, chunked, before, ranks = self._drawn, self._chunked, self._before, self._ranks
+        drawn, chunked = self._drawn, self._chunked
+        gaps_shown, gaps_before, gaps_well_before = self._gaps_shown, self._gaps_before, self._gaps_well_before
         memory, reached, carried = self._memory, self._reached, self.carried
         moved_by, moved_at, moved, moved_when = self._moved
         kinds, limits, sent = self._kinds, self._limits, self._time
@@ -347,8 +350,8 @@ class RowBatch:
                     (call := caller.open.get(key)) is not None
                     and (caller.ready or self._begins(slot, code, key, at))
                     and not (
-                        (across := caller.gapped and ranks[at] > ranks[call])
-                        and ranks[at] > before[call]
+                        (across := caller.gapped and gaps_shown[at] > gaps_well_before[call])
+                        and gaps_shown[at] > gaps_before[call]
                         and caller.comes_again(key, call, drawn, number)
                     )
                     and ((code == REPLY and not chunked[call]) or self._completes(caller, slot, call, at))
@@ -734,7 +737,10 @@ class RowBatch:
         """Whether a reply that is shown before it answers this call: for sure, or unless there is another."""
         reply, number, turn = caller.shown[xid]
         frames, times = self._frames, self._times
-        beside = caller.gapped and (self._ranks[reply] > self._ranks[call] or self._before[call] > self._before[reply])
+        shown = self._gaps_shown
+        beside = caller.gapped and (
+            shown[reply] > self._gaps_well_before[call] or shown[call] > self._gaps_before[reply]
+        )
         if beside or xid in caller.behind or frames[reply] < frames[call] - REORDERED:
             return False
         if clock_set_back(frames[reply], times[reply], frames[call], times[call]):
