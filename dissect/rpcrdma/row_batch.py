@@ -279,21 +279,14 @@ class RowBatch:
     def _count_gaps(self, sends: Sends) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
         """Of each Send, how many gaps in what both ends sent are shown up to it, if only in part; how many are shown
         wholly by then; and how many well before it."""
-        gapped = {
-            link_index: gaps
-            for link_index, dispatcher in enumerate(self.callers.dispatchers)
-            if any(gaps := dispatcher.conversation.connection.gaps)
-        }
-        if not gapped:
-            return [], [], []
         counts = np.zeros((3, len(sends.rows)), np.int64)
-        frames = sends.rows["frame"]
-        for link_index, both in gapped.items():
-            first, last = np.sort([(gap.frame, gap.last_frame) for gaps in both for gap in gaps], axis=0).T
-            mine = places(sends.link == link_index)
-            at = frames[mine]
-            limits = (first, at), (last, at), (last, at - REORDERED)
-            counts[:, mine] = [shown.searchsorted(limit, side="right") for shown, limit in limits]
+        for link_index, dispatcher in enumerate(self.callers.dispatchers):
+            if any(gaps := dispatcher.conversation.connection.gaps):
+                first, last = np.sort([(gap.frame, gap.last_frame) for sent in gaps for gap in sent], axis=0).T
+                mine = places(sends.link == link_index)
+                at = sends.rows["frame"][mine]
+                limits = (first, at), (last, at), (last, at - REORDERED)
+                counts[:, mine] = [shown.searchsorted(limit, side="right") for shown, limit in limits]
         return counts[0].data, counts[1].data, counts[2].data
 
     def happen(self) -> None:
