@@ -19,7 +19,7 @@ from ..rpcrdma.memory import REORDERED
 from ..rpcrdma.messages import Message
 from ..rpcrdma.rpcs import Rpc
 from ..serial import PSN
-from ..transport.connection import MAX_GAPS, Connection, Gap
+from ..transport.connection import Connection, Gap, gaps_forgotten
 from ..transport.operations import Operation
 
 FIRST = 1 << 0
@@ -248,8 +248,7 @@ def gaps_between(connection: Connection, sender: int, first: int, last: int) -> 
 
 def gaps_within(connection: Connection, sender: int, first: int, last: int) -> str:
     """The same as ``gaps``, where packets that are missing matter only between two frames."""
-    known = len(connection.gaps[sender])
-    if known >= MAX_GAPS or (connection.missing_packets[sender] and not known):  # Gaps are forgotten.
+    if gaps_forgotten(connection, sender):
         return gaps(connection, sender)
     return gaps_between(connection, sender, first, last) or unplaced_gaps(connection, sender)
 

@@ -12,10 +12,10 @@ from ..named_tuple import NamedTuple
 from ..transport.connection import (
     DEFAULT_INLINE as DEFAULT_INLINE,
     ENDS as ENDS,
-    MAX_GAPS,
     NONE_OF_EITHER,
     Connection,
     Pair,
+    gaps_forgotten,
 )
 from .negotiation import VERSION_2_INLINE, InForce, Negotiation
 
@@ -234,13 +234,12 @@ class Conversation:
             return "the capture begins after the connection"
         if self.connection.one_sided:
             return "only one direction was captured"
-        gaps = self.connection.gaps
         missing = sum(self.connection.missing_packets)
-        later = frame is not None and all(
-            len(known) < MAX_GAPS and (known[0].frame > frame if known else not self.connection.missing_packets[end])
-            for end, known in enumerate(gaps)
+        before = frame is None or any(
+            gaps_forgotten(self.connection, end) or (gaps and gaps[0].frame <= frame)
+            for end, gaps in enumerate(self.connection.gaps)
         )
-        if missing and not later:
+        if missing and before:
             return f"{missing:,} packets of the connection are not in the capture"
         unread = sum(self.connection.unread_packets) + sum(self.connection.unread_messages)
         return f"{unread:,} packets of the connection cannot be read" if unread else ""

@@ -299,6 +299,12 @@ KnownAt = tuple[int, int, int]
 """Where a connection became known: frame; how; the first frame of it."""
 
 
+def gaps_forgotten(connection: Connection, sender: int) -> bool:
+    """More packets of this end may be missing than its gaps tell: only so many are remembered."""
+    known = len(connection.gaps[sender])
+    return known >= MAX_GAPS or bool(connection.missing_packets[sender] and not known)
+
+
 class Registry:
     """Numbers the connections of all transports."""
 
