@@ -103,9 +103,7 @@ def _retransmitted(facts: Facts, limits: Limits, causes: tuple[str, ...], one: s
         weakened.append(f"{plural(len(unseen), 'loss', 'losses')} inferred from the length of a pause")
     if blind and TIMEOUT in causes:
         confidence = min(confidence, 0.5)
-        weakened.append(
-            "the capture lacks the acknowledgements: what was retransmitted may have been lost, or acknowledged late"
-        )
+        weakened.append("without the acknowledgements, what was retransmitted may have been lost, or acknowledged late")
     yield Cause(
         text,
         total,
