@@ -333,7 +333,7 @@ MAX_GIVEN_UP = 4096
 class MissingRequests:
     """Which requests of one send queue are missing."""
 
-    __slots__ = ("_connection", "_gaps", "_open", "_sender", "_unconfirmed")
+    __slots__ = ("_behind", "_connection", "_gaps", "_open", "_sender", "_unconfirmed")
 
     def __init__(self, connection: Connection, sender: int) -> None:
         self._connection, self._sender = connection, sender
@@ -341,6 +341,8 @@ class MissingRequests:
         """Given up."""
         self._open: Gap | None = None
         """Requests from the head on that were answered, and may only come late."""
+        self._behind: Gap | None = None
+        """Up to where requests behind a gap that this batch gave up were answered."""
         self._unconfirmed: tuple[int, int] | None = None
         """PSN behind the last gap that no acknowledgement confirms, and packets in all of those."""
 
@@ -366,11 +368,22 @@ class MissingRequests:
         self._open = beyond
         self._publish()
 
-    def moved(self, head: int | None) -> None:
-        """The head is there: what was answered and not seen came late."""
+    def settle(self, head: int | None, answers: AckHistory | None) -> None:
+        """The batch with these responses is over: what was answered and not seen came late where the head is there."""
         if self._open is not None and self._open.start != head:
             self._connection.disorder(self._open.frame)
             self._open = None
+            self._publish()
+        if self._behind is not None and head is not None:
+            if answers is not None:
+                self.answered(head, answers)
+            self._resume(head)
+
+    def _resume(self, head: int) -> None:
+        """The head is behind a gap that was given up."""
+        behind, self._behind = self._behind, None
+        if self._open is None and behind is not None and behind.end > head:
+            self._open = behind._replace(start=head)
             self._publish()
 
     def confirm(self, acked: int) -> None:
@@ -382,10 +395,11 @@ class MissingRequests:
     def give_up(self, gap: Gap, packets: int, acked: int) -> None:
         """So many packets are taken as missing; ``acked``: the PSN up to which requests were acknowledged."""
         if self._open is not None:
-            frame, time = min(gap.frame, self._open.frame), min(gap.time, self._open.time)
+            known, self._open = self._open, None
+            self._behind = gap._replace(end=max(known.end, gap.end), later=known.last_frame)
+            frame, time = min(gap.frame, known.frame), min(gap.time, known.time)
             gap = gap._replace(frame=frame, time=time, later=gap.last_frame)
-            acked = max(acked, min(self._open.end, gap.end))
-            self._open = None
+            acked = max(acked, min(known.end, gap.end))
         self._gaps = with_gap(self._gaps, gap)
         self._publish()
         self._count(packets, 0)
@@ -396,6 +410,8 @@ class MissingRequests:
 
     def give_up_tail(self, head: int | None, read_responses: ReadResponses) -> None:
         """What was answered was not seen, nor anything behind it."""
+        if head is not None:
+            self._resume(head)
         gap = self._open
         if gap is not None and gap.start == head:
             self.give_up(gap, packets_between(read_responses, gap.start, gap.end), gap.end + 1)
@@ -411,7 +427,7 @@ class MissingRequests:
 
     def restart(self) -> None:
         """The queue pair number lives again, and PSNs mean others."""
-        self._gaps, self._open, self._unconfirmed = (), None, None
+        self._gaps, self._open, self._behind, self._unconfirmed = (), None, None, None
 
     def _count(self, missing: int, unconfirmed: int) -> None:
         connection, sender = self._connection, self._sender

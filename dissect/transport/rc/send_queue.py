@@ -261,8 +261,8 @@ class SendQueue:
         self._settle()
         self._place_responses()
         self.reads.settle(self._acknowledged)
+        self.missing.settle(self.head, self._answers)
         self._answers, self._clock = None, NO_PACKETS
-        self.missing.moved(self.head)
         self.messages.columns = None
         if runs is not None:
             runs += self.messages.runs

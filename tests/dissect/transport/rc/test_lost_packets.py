@@ -117,3 +117,19 @@ def test_the_packet_behind_what_was_acknowledged_shows_the_last_of_it(each: bool
     assert (gap.end - gap.start, gap.frame, gap.last_frame) == (2, first, last)
     assert list(gaps_seen(connection, 0, last - 1, last)) == [gap]
     assert not gaps_seen(connection, 0, last, last + 9) and not gaps_seen(connection, 0, 0, first - 1)
+
+
+@pytest.mark.parametrize("each", [True, False])
+def test_what_is_acknowledged_behind_a_gap_is_missing_too(each: bool) -> None:
+    """The client's first Send, and all but one of its later ones, are not in the capture."""
+    wire = Wire()
+    connection = wire.connect(acks="message")
+    for _ in range(6):
+        reply(call(connection, nfs3.getattr_()), nfs3.getattr_reply())
+    sends = [packet for packet in wire.packets if (packet.kind, packet.sender) == ("send", 0)]
+    packets = [packet for packet in wire.packets if packet not in sends or packet is sends[2]]
+    seen, _ = connection_of(wire, packets, each)
+    assert seen.missing_packets == (5, 0)
+    assert [gap.end - gap.start for gap in seen.gaps[0]] == [2, 3]
+    last = [at for at, packet in enumerate(packets, 1) if (packet.kind, packet.sender) == ("ack", 1)][-1]
+    assert seen.gaps[0][1].last_frame == last
