@@ -196,18 +196,17 @@ def architecture() -> str:
             [
                 "# How the code is laid out",
                 "Drawn from the imports by `python tests/test_library_papers.py`; a test keeps it so.",
-                "A capture goes one straight way through six nouns, and everything else asks questions of them:",
+                "A capture passes through six nouns, and everything else asks questions of them:",
                 LINE,
-                "Each folder has one duty. Imports run down the picture, never up and never in a circle; each arrow is"
-                " one that exists, to the rooms right below. `dissect` opens nothing, prints nothing and reads no"
-                " clock.",
+                "Each folder has one duty. Imports run down the picture, never up and never in a circle. `dissect`"
+                " opens nothing, prints nothing and reads no clock.",
                 "\n".join(lines),
                 table.strip("\n"),
                 "Start with the nouns: `dissect/frames.py`, `dissect/link/packets.py`,"
                 " `dissect/transport/operations.py`, `dissect/rpcrdma/messages.py`, `dissect/rpcrdma/rpcs.py`,"
                 " `dissect/audit/rule.py`;"
-                " `dissect/rpcrdma/analyzer.py` is the line that joins them, `captures/session/session.py` one pass"
-                " over a capture, `captures/library.py` what `import rdmascope` gives.",
+                " `dissect/rpcrdma/analyzer.py` joins them, `captures/session/session.py` is one pass"
+                " over a capture, `captures/library.py` has what `import rdmascope` gives.",
             ]
         )
         + "\n"

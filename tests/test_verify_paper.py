@@ -17,15 +17,14 @@ HEAD = """# What `rdmascope verify` compares with Wireshark
 
 Made from `dissect/verify/` by `python tests/test_verify_paper.py`; a test keeps it so.
 
-tshark reads the same frames, in two passes. Compared are, frame by frame, the headers of packets and of RPC-over-RDMA,
-and which reply answers which call. Then all calls and replies of which no byte is missing are written as ONC RPC over
-TCP, which Wireshark dissects in full, and compared field by field: what it shows at a place of a message is there, with
-the same bytes, under a name that means the same; and of what is there it shows all. Where the two differ, a table of
-what Wireshark is known to get wrong (in `frame_fields.py` and `second_opinion.py`) says which of them is right, where
-that is known; all else is a difference without explanation, and exit status 1.
+tshark reads the same frames, in two passes. `verify` compares, frame by frame, the headers of packets and of
+RPC-over-RDMA, and which reply answers which call. It then writes all complete calls and replies as ONC RPC over TCP,
+which Wireshark dissects in full, and compares them field by field, in both directions: each field must have the same
+offset, the same bytes and a name that means the same. Known errors of Wireshark (in `frame_fields.py` and
+`second_opinion.py`) explain some differences; any other one ends `verify` with exit status 1.
 
-Not compared: messages of which bytes are missing, replies whose call is not in the capture (Wireshark cannot decode
-their results), and what RPCSEC_GSS seals.
+Not compared are incomplete messages, replies whose call is not in the capture (Wireshark cannot decode
+their results), and what RPCSEC_GSS encrypts.
 """
 
 
@@ -45,10 +44,10 @@ def generated() -> str:
             f"{len(NAMES)} of Wireshark's names, and the names of the RFCs that `show` has for them (nfs.md has their "
             "types). "
             + " and ".join(f"`{name}`" for name in sorted(HASHES))
-            + f" are compared as the CRC-32 that Wireshark shows, too, and `{STATEID_HASH}` as its CRC-16, which the "
+            + f" are also compared as the CRC-32 that Wireshark shows, and `{STATEID_HASH}` as its CRC-16, which the "
             "info column of `packets` has. Left out are "
             + ", ".join(f"`{name}`" for name in sorted(SPANNING))
-            + ", which stand for several fields at once, or for none of the message.\n",
+            + ", which stand for several fields, or for none.\n",
             f"| Wireshark | here |\n| --- | --- |\n{rows}",
         )
     )
