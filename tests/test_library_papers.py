@@ -112,12 +112,12 @@ TABLES_HEAD = """# The tables
 Made from `dissect/records/tables.py` by `python tests/test_library_papers.py`; a test compares
 them.
 
-`rdmascope sql` asks these tables ([questions.md](questions.md)), and `Capture.table` of the library gives their columns
-as NumPy arrays. A column has the name of the same thing in [the records of --json](records.md), with its unit:
+`rdmascope sql` queries these tables ([questions.md](questions.md)), and `Capture.table` of the library returns their
+columns as NumPy arrays. Columns have the names of [the records of --json](records.md), with units:
 
 - `_ns` is nanoseconds, `_bytes` bytes. `time` is a timestamp in UTC, `time_ns` the same moment in
   nanoseconds since the Unix epoch.
-- What is not known, or does not apply, is NULL; in NumPy it is masked.
+- Values that are not known or do not apply are NULL; in NumPy they are masked.
 - `rpc` is the `number` of a row of `rpcs`, `connection` that of `connections`, `file` that of `files`.
 
 | type | SQL | NumPy |

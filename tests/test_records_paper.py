@@ -44,26 +44,26 @@ below leave out:
 
 In all of them:
 
-- Names say the unit: `_ns` is nanoseconds. Times (`time_ns`, `first_time_ns`, …) are nanoseconds since the Unix epoch,
-  UTC; the others are durations. Sizes and lengths are bytes.
-- `null` is: not known, or not applicable. A field that can be null says so; a field that can be absent, too.
-- Integers can have 64 bits: memory offsets are unsigned ones, and times need 61. JavaScript and older versions of jq
-  read them as floating-point numbers, which are exact to 53 bits only. Python does not. Offsets, addresses and
-  identifiers of 64 bits come as strings, too: beside `offset` stands `offset_hex`, `0x` and 16 hexadecimal digits, and
-  so beside every such field of a frame's layers. Times lose less than a microsecond.
-- Where several files are read as one capture, frames are numbered through, and behind each frame number stands the file
-  and the number of the frame in it: behind `frame` is `place`, behind `call_frame` `call_place`, an object of `file`
-  and `frame` (null where no frame is meant); behind an array `frames` is an array `places`. The tables leave them out.
+- Names have units: `_ns` is nanoseconds. Times (`time_ns`, `first_time_ns`, …) are nanoseconds since the Unix epoch,
+  UTC; all others are durations. Sizes and lengths are bytes.
+- `null` means not known or not applicable. Types say which fields can be null, and which can be absent.
+- Integers can have 64 bits: memory offsets are unsigned, and times need 61. JavaScript and older versions of jq
+  read them as floating-point numbers, exact to 53 bits; times then lose less than a microsecond. 64-bit offsets,
+  addresses and identifiers therefore also come as strings: after `offset`, `offset_hex` has `0x` and 16 hexadecimal
+  digits, as for every such field of a frame's layers.
+- If several files are read as one capture, frames are numbered through all of them, and each frame number is followed
+  by its file and its number there: `frame` by `place`, `call_frame` by `call_place`, an object of `file` and `frame`
+  (null for no frame); an array `frames` by an array `places`. The tables leave them out.
 - Byte strings are hexadecimal.
 - `a.b` is the key `b` of the object `a`, `a[].b` the key `b` of each object in the array `a`, and `a{}.b` the key `b`
   of each object in the map `a`. The keys of a map are data.
 
 `credential`, `arguments` and `results` of `show --json` are values of the types in [nfs.md](nfs.md): a structure or a
-union is an object with the RFC's names (of a union the discriminant comes first), an array or a linked list an array,
+union is an object with the RFC's names (a union begins with its discriminant), an array or a linked list an array,
 an enum its name or, without one, its number, a bool a boolean, a mask of flags an integer, a bitmap4 an array of the
-names of its bits, text a string, other opaque data hexadecimal, an optional value that is absent null. What a file
-holds, and bytes that are missing or were not decoded, are not repeated: there stands an object with their `offset` and
-`length` in the message, and a `note`.
+names of its bits, text a string, other opaque data hexadecimal, an absent optional value null. File contents, and
+bytes that are missing or were not decoded, are replaced by an object with their `offset` and `length` in the message,
+and a `note`.
 """
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 RULE = {
     "document": ("string", "document that has the rule"),
-    "section": ("string", "section of it"),
+    "section": ("string", "section of the document"),
 }
 
 LEVEL = {"level": ("string", "MUST, SHOULD, STATED, …: how strongly the document says it")}
@@ -24,17 +24,17 @@ LEVEL = {"level": ("string", "MUST, SHOULD, STATED, …: how strongly the docume
 COUNTS = {
     "passed": ("integer", "occasions on which the rule held"),
     "violated": ("integer", "violations"),
-    "notes": ("integer", "of the violations, those that are only worth a note"),
-    "findings": ("integer", "of the violations, those that are records of their own: see --examples"),
+    "notes": ("integer", "of these, only worth a note"),
+    "findings": ("integer", "of these, with a record of their own: see --examples"),
     "undecidable": ("integer", "occasions on which the capture does not tell"),
     "reasons": ("map of integer", "why not -> how often"),
 }
 
 TALLY = {
     "compared": ("integer", "compared"),
-    "equal": ("integer", "the same in both"),
-    "explained": ("integer", "different, with a reason that rdmascope is right"),
-    "unexplained": ("integer", "different, without such a reason"),
+    "equal": ("integer", "equal in both"),
+    "explained": ("integer", "different, with a reason why rdmascope is right"),
+    "unexplained": ("integer", "different, without a known reason"),
 }
 
 TYPES = {
@@ -47,7 +47,7 @@ TYPES = {
             **LEVEL,
             "role": ("string", "requester, responder or either: who must keep it"),
             **RULE,
-            "final": ("string", "the same in the RFC that the draft became; empty where it became none"),
+            "final": ("string", "section of the RFC that the draft became; empty if none"),
             "not_judged": ("string|null", "why no capture can decide it; null where one can"),
             "what": ("string", "what the rule asks for"),
             "why": ("string", "what it is good for"),
@@ -64,8 +64,8 @@ TYPES = {
             **LEVEL,
             "severity": ("string", "error, warning, notice or note"),
             **RULE,
-            "final": ("string", "the same in the RFC that the draft became; empty where it became none"),
-            "verdict": ("string", "violation, of notes too: severity tells them apart"),
+            "final": ("string", "section of the RFC that the draft became; empty if none"),
+            "verdict": ("string", "violation or note: see severity"),
             **common("connection"),
             "endpoint": ("string", "active or passive: the side that did it"),
             "address": ("string", "address of that side"),
@@ -78,8 +78,7 @@ TYPES = {
             "required": ("string", "what the rule asks for"),
             "violated": (
                 "integer|absent",
-                "violations of the rule at that end; those without a record are beyond --examples; absent while a"
-                " capture is running",
+                "violations of the rule at that end, also those beyond --examples; absent while a capture is running",
             ),
             "file": ("string|absent", "path of the capture; absent while a capture is running"),
         },
@@ -118,9 +117,9 @@ TYPES = {
         {
             "what": ("string", "what was compared"),
             **common("frame"),
-            "field": ("string", "Wireshark's name of the field, else ours; packet, rpcordma, rpc: one has nothing"),
-            "rdmascope": ("array of integer|null", "values in rdmascope; null for nothing"),
-            "wireshark": ("array of integer|null", "values in Wireshark; null for nothing"),
+            "field": ("string", "Wireshark's name of the field, else ours; packet, rpcordma, rpc: only one has any"),
+            "rdmascope": ("array of integer|null", "values in rdmascope; null: it shows none"),
+            "wireshark": ("array of integer|null", "values in Wireshark; null: it shows none"),
             "right": ("string", "rdmascope, wireshark, both or undecided"),
             "explained": ("boolean", "rdmascope or both are right"),
             "reason": ("string|null", "why"),

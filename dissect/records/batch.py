@@ -26,8 +26,8 @@ TYPES: dict[str, RecordType] = {
         {
             "data_set": ("string", "path"),
             "captures": ("integer", "captures that were given"),
-            "known": ("integer", "of them, those that the data set had"),
-            "unread": ("integer", "of them, those that could not be read"),
+            "known": ("integer", "of these, already in the data set"),
+            "unread": ("integer", "of these, unreadable"),
         },
     ),
 }

@@ -26,25 +26,25 @@ PHASES = {
     "server_mean_ns": ("number", "at the server's point, without RDMA Reads"),
     "there_mean_ns": ("number", "the calls' way from the client's point to the server's, by the offset of the clocks"),
     "back_mean_ns": ("number", "the replies' way, likewise"),
-    "reads_network_mean_ns": ("number", "RDMA Reads took so much longer at the server's point than at the client's"),
+    "reads_network_mean_ns": ("number", "how much longer RDMA Reads took at the server's point than at the client's"),
     "writes_network_mean_ns": ("number", "RDMA Writes, and waiting for retransmissions, at the server's point"),
     "client_mean_ns": ("number", "RDMA Reads at the client's point: how long the client took to answer them"),
 }
 RUN = {
     "rpcs": ("integer", "RPCs"),
-    "failed": ("integer", "of them, those whose reply reports an error"),
+    "failed": ("integer", "RPCs whose reply reports an error"),
     **objects("latency", "object|null", "null: none is known", SPREAD),
     "call_bytes": ("integer", "bytes of the RPC calls"),
-    "reply_bytes": ("integer", "of the RPC replies"),
-    "chunk_bytes": ("integer", "of both, transferred by RDMA Read and Write"),
+    "reply_bytes": ("integer", "bytes of the RPC replies"),
+    "chunk_bytes": ("integer", "bytes of both, transferred by RDMA Read and Write"),
 }
 COSTS = {
-    "waited_mean_ns": ("number", "what an RPC waited; procedures of both runs count alike"),
-    "server_mean_ns": ("number", "of it at the server; with the network where network_mean_ns is null"),
+    "waited_mean_ns": ("number", "mean time of an RPC; procedures of both runs have equal weights"),
+    "server_mean_ns": ("number", "of this, at the server; includes the network if network_mean_ns is null"),
     "network_mean_ns": ("number|null", "from the capture point to the server and back, and in transfers"),
     "retransmission_delay_mean_ns": ("number", "waiting for retransmissions"),
     "retransmitted": ("integer", "packets or segments retransmitted"),
-    "client_kernel_mean_ns": ("number|null", "what the client's kernel did itself, as its trace tells"),
+    "client_kernel_mean_ns": ("number|null", "time in the client's kernel, from its trace"),
     "throughput_bytes_per_second": ("number", "calls and replies, while any RPC was outstanding"),
 }
 _FRAMES = "array of integer"
@@ -59,12 +59,12 @@ TYPES: dict[str, RecordType] = {
             "packets_at_both": ("integer", "packets that both show"),
             "compared_whole": ("boolean", "all packets were compared, not only those at the beginning"),
             "clock_offset_ns": ("integer", "the server's clock less the client's, at the beginning"),
-            "clock_offset_error_ns": ("integer|null", "how far that may be wrong; null: from one direction"),
+            "clock_offset_error_ns": ("integer|null", "how far the offset may be wrong; null: from one direction"),
             "clock_drift_ppm": (
                 "number|null",
-                "what the server's clock gains, in parts per million; 0: nothing that is certain; null: not known",
+                "drift of the server's clock in parts per million; 0: none is certain; null: not known",
             ),
-            "clock_drift_error_ppm": ("number|null", "how far that may be wrong"),
+            "clock_drift_error_ppm": ("number|null", "how far the drift may be wrong"),
             "transit_to_server_ns": ("integer|null", "median time of a packet to the server's point"),
             "transit_to_client_ns": ("integer|null", "median time back"),
             "lost_to_server_frames": (_FRAMES, "at the client's point alone, and sent by clients"),
@@ -93,14 +93,14 @@ TYPES: dict[str, RecordType] = {
             "client_rpc": ("integer", "its number in the client's capture"),
             "server_rpc": ("integer", "its number in the server's capture"),
             "client_time_ns": ("integer", "the call's first packet at the client's point, by the clock there"),
-            "server_time_ns": ("integer", "the same at the server's point, by the clock there"),
+            "server_time_ns": ("integer", "the call's first packet at the server's point, by the clock there"),
             "client_latency_ns": ("integer", "latency at the client's point: the sum of the five parts"),
             "server_latency_ns": ("integer", "latency at the server's point"),
             "server_ns": ("integer", "at the server's point, without RDMA Reads"),
             "there_ns": ("integer", "the call's way to the server's point, by the offset of the clocks"),
             "back_ns": ("integer", "the reply's way, likewise"),
-            "way_error_ns": ("integer|null", "how far either may be wrong, the other by as much the other way"),
-            "reads_network_ns": ("integer", "RDMA Reads took so much longer at the server's point"),
+            "way_error_ns": ("integer|null", "how far either may be wrong; their sum is right"),
+            "reads_network_ns": ("integer", "how much longer RDMA Reads took at the server's point"),
             "writes_network_ns": ("integer", "RDMA Writes, and waiting for retransmissions, at the server's point"),
             "client_ns": ("integer", "RDMA Reads at the client's point"),
         },
@@ -111,23 +111,23 @@ TYPES: dict[str, RecordType] = {
         {
             "before": ("string", "the first capture"),
             "after": ("string", "the second"),
-            "seconds_before": ("number", "from its first frame to its last"),
-            "seconds_after": ("number", "of the second"),
-            **objects("costs", "object|null", "NFS over RDMA beside NFS without it: where time went; else null", {
+            "seconds_before": ("number", "duration of the first, from its first frame to its last"),
+            "seconds_after": ("number", "duration of the second"),
+            **objects("costs", "object|null", "where time went, if only one run is over RDMA; else null", {
                 f"{run}_{name}": (type, f"{meaning}, in the {which} run")
                 for run, which in (("before", "first"), ("after", "second")) for name, (type, meaning) in COSTS.items()
             }),
-            **objects("diagnosis", "array of object", "what one run's diagnosis alone has, the worst of each kind", {
+            **objects("diagnosis", "array of object", "statements in only one run's diagnosis, the worst each", {
                 "run": ("string", "before or after: the run that has it"),
                 "kind": ("string", "the detector"),
                 "severity": ("string", "problem, warning or note"),
                 "title": ("string", "what is wrong, in general"),
                 "text": ("string", "what is wrong in this run"),
             }),
-            **objects("settings", "array of object", "what the ends agreed, where it differs", {
-                "name": ("string", "of the setting"),
-                "before": ("array of string", "every value that a connection has of it"),
-                "after": ("array of string", "in the second capture"),
+            **objects("settings", "array of object", "settings that the ends agreed on, if they differ", {
+                "name": ("string", "name of the setting"),
+                "before": ("array of string", "values it has on any connection of the first capture"),
+                "after": ("array of string", "values in the second capture"),
             }),
             **objects("rules", "array of object", "rules of the audit that one run alone broke", {
                 "rule": ("string", "its id"),
@@ -146,12 +146,12 @@ TYPES: dict[str, RecordType] = {
             **objects("after", "object", "in the second", RUN),
             "chance": (
                 "number|null",
-                "how often chance alone makes latencies differ as much (test of Mann and Whitney, two-sided); null: "
+                "probability that latencies differ as much by chance (Mann-Whitney test, two-sided); null: "
                 "fewer than 8 in one of the runs",
             ),
             "slower_share": (
                 "number|null",
-                "the share of pairs, an RPC of each run, in which the second one's took longer; half of those alike",
+                "share of pairs, an RPC of each run, in which the second run's took longer; ties count half",
             ),
             "significant": ("boolean", "chance is below 0.01"),
         },

@@ -39,7 +39,7 @@ PRIVATE_DATA = {
 ENDPOINT = {
     "address": ("string", "address"),
     "qpn": ("integer", "queue pair number; 0 with iWARP"),
-    "start_psn": ("integer|null", "PSN that it expects first: that of its peer's first request; null: not seen"),
+    "start_psn": ("integer|null", "PSN that it expects first: its peer's first request; null: not seen"),
     "private_data_seen": ("boolean", "its connection message is in the capture"),
     **objects(
         "private_data",
@@ -105,24 +105,24 @@ NEGOTIATION = {
     **objects("requests[].want", "array of object", "what is wanted", CHARACTERISTIC),
     "requests[].answer_frame": ("integer|null", "frame of the answer"),
     "requests[].refused_frame": ("integer|null", "frame of the refusal"),
-    "requests[].done": (POSITIONS, "changes that were made: their positions in want, from 0"),
-    "requests[].rejected": (POSITIONS, "changes that were rejected"),
-    "requests[].pending": (POSITIONS, "changes that were promised for later"),
-    "requests[].still_pending": (POSITIONS, "of those, the ones that never came"),
+    "requests[].done": (POSITIONS, "changes made: their positions in want, from 0"),
+    "requests[].rejected": (POSITIONS, "changes rejected"),
+    "requests[].pending": (POSITIONS, "changes promised for later"),
+    "requests[].still_pending": (POSITIONS, "pending changes that never came"),
     **objects("unsupported_options", "array of object", "options that an endpoint does not support", SOMEWHERE),
     "unsupported_options[].option": ("string", "name of the option"),
 }
 
 DATA_SERVER = {
-    "by": ("string", "what says so: GETDEVICEINFO, which named its address, or file handles of layouts"),
+    "by": ("string", "how that is known: GETDEVICEINFO, which named its address, or file handles of layouts"),
     "metadata_server": ("string", "address of the server that said so"),
     "frame": ("integer", "frame of its reply"),
 }
 
 SHARE = {
     **common("rpcs"),
-    "backward_rpcs": ("integer", "of them, those called by the server"),
-    "failed": ("integer", "of them, those that failed"),
+    "backward_rpcs": ("integer", "RPCs called by the server"),
+    "failed": ("integer", "RPCs that failed"),
     **common("call_bytes", "reply_bytes"),
 }
 
@@ -151,7 +151,7 @@ HEALTH = {
     **objects(
         "original_captured",
         "object",
-        "retransmissions of packets that are in the capture, too: lost behind the capture point",
+        "retransmissions of packets that are also in the capture: lost behind the capture point",
         TALLY,
     ),
     **objects(
@@ -166,22 +166,22 @@ HEALTH = {
         "packets of missing_packets that no acknowledgement confirms: their sender may never have sent them",
     ),
     "reordered": ("integer", "packets out of order that were not retransmitted"),
-    "acknowledgements": ("integer", "ACK packets it sent; of TCP pure ACKs, without that of the handshake"),
-    "requests_acknowledged": ("integer", "request packets of the other end that those answered"),
+    "acknowledgements": ("integer", "ACK packets it sent; over TCP pure ACKs, without the handshake's"),
+    "requests_acknowledged": ("integer", "request packets of the other end that they acknowledged"),
     "requests_per_ack": ("number|null", "requests per acknowledgement, on average"),
     "max_per_ack": ("integer", "requests per acknowledgement, at most"),
     **objects("ack_delay", SPREAD, "from a request of the other end to its acknowledgement", DISTRIBUTION),
     **objects("read_delay", SPREAD, "from an RDMA Read request of the other end to the first response", DISTRIBUTION),
     "sequence_naks": ("integer", "NAKs for a PSN sequence error that it sent"),
     "rnr_nak_count": ("integer", "RNR NAKs that it sent"),
-    **objects("rnr_naks", "array of object", "the first of them", NAK),
+    **objects("rnr_naks", "array of object", "the first ones", NAK),
     **objects("fatal_naks", "array of object", "NAKs that end the connection", NAK),
     "ecn_marked": ("integer", "its packets that a switch marked: congestion experienced"),
     "cnps": ("integer", "congestion notification packets that it sent"),
-    **objects("cnp_gap", SPREAD, "from one of them to the next", DISTRIBUTION),
+    **objects("cnp_gap", SPREAD, "from one notification to the next", DISTRIBUTION),
     **objects("cnp_delay", SPREAD, "from a marked packet of the other end to the next notification", DISTRIBUTION),
     "icrc_failure_count": ("integer", "its packets whose invariant CRC is wrong"),
-    "icrc_failures": ("array of integer", "frames of the first of them"),
+    "icrc_failures": ("array of integer", "frames of the first ones"),
     "reads_outstanding": ("integer", "RDMA Reads it had open at one time, at most"),
     "read_depth": ("integer|null", "RDMA Reads it may have open at one time"),
     "unanswered": ("integer", "requests without acknowledgement at the end; iWARP: RDMA Reads not answered"),
@@ -192,7 +192,7 @@ HEALTH = {
     "congestion_echoes": ("integer", "iWARP: segments with ECN-Echo"),
     "damaged_segments": ("integer", "iWARP: its segments with a wrong TCP checksum"),
     "mpa_crc_failure_count": ("integer", "iWARP: its FPDUs with a wrong CRC32C"),
-    "mpa_crc_failures": ("array of integer", "iWARP: frames of the first of them"),
+    "mpa_crc_failures": ("array of integer", "iWARP: frames of the first ones"),
     "mpa_marker_failures": ("integer", "iWARP: its FPDUs with wrong markers"),
     "mpa_rejected_fpdus": ("integer", "iWARP: its FPDUs rejected because no CRC backs them and headers are wrong"),
 }
@@ -225,7 +225,7 @@ RETRANSMISSION = {
 INFERRED_LOSS = {
     "sender": ("string", "active or passive"),
     "rpc": ("integer", "number of the RPC that waited"),
-    "retransmission_frame": ("integer", "the retransmission, which is all of it that was captured"),
+    "retransmission_frame": ("integer", "the retransmission; the original was not captured"),
     "lost_time_ns": ("integer", "when it was lost, by the length of the sender's timer"),
     "retransmission_time_ns": ("integer", "time of the retransmission"),
     "evidence": ("string", "what shows it"),
@@ -280,7 +280,7 @@ TYPES = {
             ),
             "capture_point.confidence": ("number", "how sure that is, 0 to 1"),
             "capture_point.evidence": ("string", "what it rests on"),
-            "capture_point.meaning": ("string", "what it does to the parts of a latency"),
+            "capture_point.meaning": ("string", "what it means for the parts of a latency"),
             "icrc_checked": ("integer|null", "packets whose invariant CRC was checked; null: it was not"),
             "mpa_crc_checked": ("integer|null", "iWARP: FPDUs whose CRC32C was checked; null: none has one"),
             **objects("active", "object", "what the side that connected sent", HEALTH),
@@ -316,17 +316,17 @@ TYPES = {
             "delayed_rpcs[].retransmissions": ("integer", "packets (iWARP: segments) retransmitted for it"),
             "filter": (
                 "string|absent",
-                "filters, which only connections of RPCs that pass are shown for; absent without filters",
+                "filters: only connections of RPCs that pass are shown; absent without filters",
             ),
             **common("file"),
         },
     ),
     "evicted": RecordType(
-        "The sum of connections that ended so long ago, or were so many, that only this is kept.",
+        "The sum of evicted connections: those that ended long ago, or were too many.",
         "`report`, `live`",
         {
             "connections": ("integer", "connections"),
-            "rpcrdma_connections": ("integer", "of them, those that carried RPC-over-RDMA"),
+            "rpcrdma_connections": ("integer", "connections with RPC-over-RDMA"),
             "packets": ("integer", "packets"),
             "segments": ("integer", "iWARP: TCP segments with payload"),
             "fpdus": ("integer", "iWARP: FPDUs"),

@@ -8,7 +8,7 @@ from .schema import Record, RecordType, objects, record
 _OPERATION = {
     "operation": ("string", "as the kernel calls it: READ, OPEN_NOATTR"),
     "calls": ("integer", "RPCs that ended, as the kernel counts"),
-    "transmissions": ("integer", "how often they were sent; what is more than `calls` was retransmitted"),
+    "transmissions": ("integer", "how often they were sent; any beyond `calls` were retransmissions"),
     "timeouts": ("integer", "major timeouts"),
     "errors": ("integer|null", "RPCs that ended with an error; null: the kernel does not count them"),
     "call_bytes": ("integer", "bytes of the calls, as the kernel counts"),
@@ -18,13 +18,13 @@ _OPERATION = {
     "execute_ns": ("integer", "sum of the times from beginning to end"),
     "seen_calls": ("integer", "calls on the wire"),
     "seen_errors": ("integer", "replies on the wire that report an error"),
-    "seen_statuses": ("map of integer", "status -> such replies"),
+    "seen_statuses": ("map of integer", "status -> replies on the wire with it"),
     "seen_call_bytes": ("integer", "bytes of the calls on the wire, chunks included"),
     "seen_reply_bytes": ("integer", "bytes of the replies on the wire, chunks included"),
     "seen_unanswered": ("integer", "calls on the wire without a reply"),
     "seen_latency_ns": ("integer", "sum of the latencies on the wire"),
     "seen_latencies": ("integer", "RPCs whose latency is known"),
-    "reasons": ("array of string", f"why kernel and wire differ: {', '.join(REASONS)}; empty: they do not"),
+    "reasons": ("array of string", f"why kernel and wire differ: {', '.join(REASONS)}; empty if they agree"),
 }
 
 _ROW = {
@@ -35,7 +35,7 @@ _ROW = {
 
 TYPES = {
     "mount_counters": RecordType(
-        "What Linux's NFS client counted on a mount, beside what was seen; mounts that share connections together.",
+        "What Linux's NFS client counted on a mount, compared with the capture; mounts that share connections are one.",
         "`report --mountstats`, `live --mount`",
         {
             "mounts": ("array of string", "where it is mounted"),
@@ -46,7 +46,7 @@ TYPES = {
             "age_seconds": ("integer", "seconds since the mount"),
             "clients": ("array of string", "addresses whose calls are compared"),
             "servers": ("array of string", "addresses of the servers"),
-            "explained": ("boolean", "nothing differs without a reason"),
+            "explained": ("boolean", "each difference has a reason"),
             "transport_counters": (
                 "map of integer",
                 "counters of the xprt lines; outstanding_sum and backlog_sum are sums over all sends",
@@ -55,7 +55,7 @@ TYPES = {
         },
     ),
     "nfsd_counters": RecordType(
-        "What Linux's NFS server counted, over all clients, beside what was seen.",
+        "What Linux's NFS server counted, over all clients, compared with the capture.",
         "`report --nfsd`, `live --nfsd-counters`",
         {
             "since": ("string", "reading: between two readings of the counters; start: since the server's start"),

@@ -38,8 +38,8 @@ STATES = {
     "returned": ("integer", "closed, unlocked or returned"),
     "granted_before_capture": ("integer", "of these, granted before the capture"),
     "recalled": ("integer", "recalled by the server"),
-    "held_at_end": ("integer", "held at the end of the capture, of those granted or recalled in it"),
-    **objects("held", "array of object", "of these, the first", HELD),
+    "held_at_end": ("integer", "granted or recalled in the capture, and held at its end"),
+    **objects("held", "array of object", "the first ones held at the end", HELD),
 }
 
 TALLY = {
@@ -56,13 +56,13 @@ CHANNEL = {
     "lowest_target_slot": ("integer|null", "lowest target for the highest slot in replies; null without replies"),
     "highest_target_slot": ("integer|null", "highest target for it"),
     "requests": ("integer", "requests with a slot"),
-    "requests_cached": ("integer", "of them, those whose reply was to be kept for a retransmission"),
+    "requests_cached": ("integer", "of these, with a reply to be kept for a retransmission"),
     "highest_slot": ("integer|null", "highest slot used; null without requests"),
     "max_in_use": ("integer", "slots in use at one time, at most"),
     "in_use_at_end": ("integer", "slots in use at the end"),
     "at_limit_ns": ("integer", "time with all slots in use that may be"),
     "at_limit_count": ("integer", "how often it got there"),
-    "sent_when_freed": ("integer", "of these, requests on the one slot that had just become free"),
+    "sent_when_freed": ("integer", "of these, sent on the only slot that had just become free"),
     "retries": ("integer", "requests with the sequence ID of the one before on their slot"),
     "gaps": ("integer", "requests with neither that sequence ID nor the next"),
 }
@@ -161,7 +161,7 @@ TYPES = {
                     **common("connection"),
                     "calls": ("integer", "READ and WRITE calls"),
                     "bytes": ("integer", "bytes of these calls and their replies, chunks included"),
-                    "calls_in_layouts": ("integer", "of these calls, those with a file handle that a layout has"),
+                    "calls_in_layouts": ("integer", "of these, calls with a file handle of a layout"),
                 },
             ),
             **common("file"),

@@ -37,7 +37,7 @@ FULL_DISTRIBUTION = {
     "p95_ns": ("integer", "95th percentile"),
     **{name: DISTRIBUTION[name] for name in ("p99_ns", "max_ns")},
     "total_ns": ("integer", "sum"),
-    "exact_to_ns": ("integer|null", "values above this are lower bounds: of calls without a reply; null: none is"),
+    "exact_to_ns": ("integer|null", "values above this are lower bounds, of calls without a reply; null: none is"),
 }
 LIMITS: Fields = {
     "frames": ("integer", "frames"),
@@ -45,8 +45,8 @@ LIMITS: Fields = {
     "dropped_frames": ("integer", "frames that the capture says it lost: pcapng interface statistics"),
 }
 UNANSWERED: Fields = {
-    "rpcs": ("integer", "calls without a reply, of which none is missing from the capture"),
-    "waiting_ns": ("integer", "sum of the times for which they are outstanding"),
+    "rpcs": ("integer", "calls without a reply whose reply the capture did not miss"),
+    "waiting_ns": ("integer", "sum of the times they have been outstanding"),
     "longest_ns": ("integer", "the longest of these times"),
 }
 
@@ -66,7 +66,7 @@ INTERFACE = {
     "filter": ("string|null", "capture filter"),
     "operating_system": ("string|null", "operating system"),
     "speed": ("integer|null", "bits per second"),
-    "time_resolution_ns": ("integer", "of its time stamps, nanoseconds; 1 where it is finer"),
+    "time_resolution_ns": ("integer", "resolution of its time stamps in nanoseconds; 1 if finer"),
     "frames": ("integer", "frames of it in the capture"),
     **STATISTICS,
     "lost_between_frames": ("integer", "frames that the frames themselves say were lost before them"),
@@ -75,7 +75,7 @@ INTERFACE = {
 CHECKSUMS = {
     "good": ("integer", "packets whose checksum is right"),
     "wrong": ("integer", "packets whose checksum is wrong"),
-    "not_checked": ("integer", "packets of which it cannot be checked"),
+    "not_checked": ("integer", "packets whose checksum cannot be checked"),
 }
 
 EXTENT = {
@@ -86,10 +86,10 @@ EXTENT = {
 EXTRACTED = {
     "name": ("string", "name of the file written"),
     "length": ("integer", "bytes of the file written"),
-    "complete": ("boolean", "the size is known, and every byte"),
+    "complete": ("boolean", "the size and every byte are known"),
     "sha256": ("string|null", "SHA-256 of the file, gaps as zeros; null where it was not computed"),
-    "md5": ("string|null", "MD5 of it; null where it was not computed"),
-    "problem": ("string|null", "why something of it was not written or not computed"),
+    "md5": ("string|null", "MD5 of the file; null where it was not computed"),
+    "problem": ("string|null", "why part of it was not written or not computed"),
 }
 
 SOURCE = {
@@ -112,19 +112,19 @@ FILE = {
     "handle_hash": ("integer", "Wireshark's hash of the handle (unsigned, 32 bits)"),
     "path": ("string|null", "path; … stands for directories that no call named"),
     "other_paths": ("array of string", "further paths: hard links"),
-    "removed_path": ("string|null", "path that was removed from it, where it has none any more"),
-    "earlier_names": ("array of object", "names that it has no more, the latest first"),
-    "earlier_names[].path": ("string", "path, with the directories as they were called when it ended"),
-    "earlier_names[].since_ns": ("integer", "when a reply had it first, in nanoseconds since the Unix epoch"),
-    "earlier_names[].until_ns": ("integer", "when it ended"),
+    "removed_path": ("string|null", "last path, if all were removed"),
+    "earlier_names": ("array of object", "former names, the latest first"),
+    "earlier_names[].path": ("string", "path, with the names of the directories at that time"),
+    "earlier_names[].since_ns": ("integer", "when a reply first had the name, in nanoseconds since the Unix epoch"),
+    "earlier_names[].until_ns": ("integer", "when the file lost the name"),
     "earlier_names[].ended": ("string", "removed, renamed, or replaced (by another file of this name)"),
     "file_type": ("string|null", "file, directory, symbolic link, …"),
     "protocols": ("array of string", "versions of NFS that it was used with"),
     "reads": ("integer", "READs that were answered"),
     "writes": ("integer", "WRITEs, answered or not"),
-    **objects("latency", "object|null", "of the RPCs that read or wrote it; null for none", FULL_DISTRIBUTION),
+    **objects("latency", "object|null", "latencies of RPCs that read or wrote it; null for none", FULL_DISTRIBUTION),
     "size": ("integer|null", "latest size in bytes"),
-    "least_size": ("integer", "the size; where it is not known, the least it can be"),
+    "least_size": ("integer", "the size; if unknown, its lower bound"),
     "read": ("integer", "bytes that READ replies carried"),
     "written": ("integer", "bytes that the server says it wrote"),
     "written_unconfirmed": ("integer", "bytes of WRITE calls without a reply"),
@@ -135,17 +135,17 @@ FILE = {
     "calls": ("map of integer", "procedure or operation -> calls"),
 }
 
-FILTER: Fields = {"filter": ("string|absent", "filters, which all of these RPCs pass; absent without filters")}
+FILTER: Fields = {"filter": ("string|absent", "filters that all of these RPCs pass; absent without filters")}
 _SPAN = {"begin_ns": ("integer", "from when on"), "end_ns": ("integer", "before when")}
 KEYS: Fields = {
     "client": ("string|null|absent", "address of the client"),
     "server": ("string|null|absent", "address of the server"),
     "connection": ("integer|null|absent", "number of the connection"),
-    "export": ("string|null|absent", "server and top directory of the path, / for what is in its root"),
+    "export": ("string|null|absent", "server and top directory of the path; / for files in its root"),
     "path": ("string|null|absent", "path of the file, as it was called then"),
     "user": ("string|null|absent", "user ID, or gss: and the context handle"),
-    "procedure": ("string|null|absent", "program, version and procedure, of a COMPOUND its operations"),
-    "linux_operation": ("string|null|absent", "what Linux's client calls the COMPOUND, where its shape tells it"),
+    "procedure": ("string|null|absent", "program, version and procedure; for a COMPOUND its operations"),
+    "linux_operation": ("string|null|absent", "Linux's client's name of the COMPOUND, if its shape tells"),
     "slot": ("string|null|absent", "slot and session"),
     "begin_ns": ("integer|null|absent", "beginning of the interval in which the calls were made"),
 }
@@ -193,21 +193,21 @@ TYPES = {
             "decoded": ("map of integer", "transport -> packets"),
             "not_decoded": ("map of integer", "protocol or reason -> frames"),
             "duplicates": ("integer", "frames captured twice, not counted twice"),
-            "contradictions": ("map of integer", "what headers contradict each other in -> frames"),
+            "contradictions": ("map of integer", "contradiction between headers -> frames"),
             **objects("icrc", "object|null", "invariant CRC; null without --checksums", CHECKSUMS),
             **objects("vcrc", "object|null", "variant CRC; null without --checksums", CHECKSUMS),
             "error": ("string|null", "why reading ended early"),
         },
     ),
     "trace_info": RecordType(
-        "What a trace of a kernel is, without making RPCs of it.",
+        "What a kernel trace is, without decoding RPCs.",
         "`info`",
         {
             **common("file"),
             "format": ("string", "trace.dat, or trace text"),
             "size": ("integer|null", "bytes of the file"),
-            "kernel": ("string|null", "what uname said of the host; null where it is not told"),
-            "clock": ("string|null", "the clock of its times: local, mono, boot, tai, …; null where it is not told"),
+            "kernel": ("string|null", "the host's uname; null: not known"),
+            "clock": ("string|null", "the clock of its times: local, mono, boot, tai, …; null: not known"),
             "events": ("integer", "events of any kind"),
             "known": ("map of integer", "events that RPCs are made of -> how many"),
             "lost_events": ("integer", "events that the trace itself says were lost"),
@@ -230,8 +230,8 @@ TYPES = {
             "first_time_ns": ("integer|null", "earliest time; null without frames"),
             "last_time_ns": ("integer|null", "latest time; null without frames"),
             "connections": ("integer", "connections, evicted and refused ones included"),
-            "rpcrdma_connections": ("integer", "of them, those that carry RPC-over-RDMA"),
-            "refused_connections": ("integer", "of them, those that the server refused"),
+            "rpcrdma_connections": ("integer", "connections with RPC-over-RDMA"),
+            "refused_connections": ("integer", "connections that the server refused"),
             **common("rpcs"),
             "states": ("map of integer", "state -> RPCs"),
             "duplicate_replies": ("integer", "second replies to RPCs that had one; not among the RPCs"),
@@ -242,20 +242,20 @@ TYPES = {
         },
     ),
     "capture_point": RecordType(
-        "A file whose traffic another of the files shows, too, captured at another point: it is read from that one.",
+        "A file whose traffic another file shows from another capture point; it is read from that one.",
         "`report`",
         {
             "capture": ("string", "the file, or the first of its ring"),
             "first_capture": ("string", "the file that the traffic is read from"),
-            "hosts": ("array of array of string", "addresses of each two hosts whose packets both show"),
-            "packets_at_both": ("integer", "packets of these hosts that both show"),
-            "packets_only_here": ("integer", "that this capture alone shows"),
-            "packets_only_first": ("integer", "that the first one alone shows"),
+            "hosts": ("array of array of string", "pairs of addresses of the hosts whose packets both files show"),
+            "packets_at_both": ("integer", "packets of these hosts in both files"),
+            "packets_only_here": ("integer", "packets only in this capture"),
+            "packets_only_first": ("integer", "packets only in the first one"),
             "compared_whole": ("boolean", "both were compared to their ends, not at their beginnings"),
-            "clock_offset_ns": ("integer", "this capture's clock less the first one's"),
+            "clock_offset_ns": ("integer", "this capture's clock minus the first one's"),
             "clock_offset_error_ns": (
                 "integer|null",
-                "how far that may be wrong; null: from one direction",
+                "how far the offset may be wrong; null: from one direction",
             ),
             "transit_from_first_ns": ("integer|null", "median time from the first capture point to this one"),
             "transit_to_first_ns": ("integer|null", "median time back"),
@@ -263,18 +263,18 @@ TYPES = {
         },
     ),
     "joined_trace": RecordType(
-        "A trace of a host's kernel that stands beside what is read.",
+        "A trace of a host's kernel that was joined with the capture.",
         "`report`",
         {
             "trace": ("string", "the file"),
-            "side": ("string", "client or server: whose kernel's it is"),
+            "side": ("string", "client or server: whose kernel it traced"),
             "rpcs": ("integer", "RPCs over RDMA in it that have a reply"),
-            "joined": ("integer", "those found in what is read"),
-            "clock_offset_ns": ("integer|null", "the clock of what is read less the trace's; null: no RPC is in both"),
-            "clock_offset_error_ns": ("integer|null", "how far that may be wrong"),
+            "joined": ("integer", "of these, found in the capture"),
+            "clock_offset_ns": ("integer|null", "clock of the capture minus the trace's; null: no RPC is in both"),
+            "clock_offset_error_ns": ("integer|null", "how far the offset may be wrong"),
             "clock_drift": (
                 "number|null",
-                "what that clock gains, as a part of the time; 0: none is certain",
+                "drift of the capture's clock against the trace's, as a fraction; 0: none is certain",
             ),
             **common("file"),
         },
@@ -286,7 +286,7 @@ TYPES = {
             **RPC_NAMES,
             "side": ("string", "client or server"),
             "rpcs": ("integer", "RPCs"),
-            "total_ns": ("integer", "all phases of all of them"),
+            "total_ns": ("integer", "all phases of all RPCs"),
             "phases": ("map of integer", "phase -> nanoseconds, all RPCs together"),
             **common("file"),
         },
@@ -301,7 +301,7 @@ TYPES = {
             "statuses": ("map of integer", "name of the failure -> RPCs"),
             "states": ("map of integer", "state -> RPCs"),
             **common("call_bytes", "reply_bytes"),
-            **objects("latency", "object|null", "latencies; longer outstanding calls count, too", FULL_DISTRIBUTION),
+            **objects("latency", "object|null", "latencies, and times of longer outstanding calls", FULL_DISTRIBUTION),
             **objects("unanswered", "object|null", "calls without a reply; null for none", UNANSWERED),
             **objects("parts", "map of object|null", "call, reads, server, writes, reply -> parts", FULL_DISTRIBUTION),
             **common("file"),
@@ -335,8 +335,8 @@ TYPES = {
             "reply_frame": ("integer|null", "frame of the reply; null without one"),
             **common("call_bytes", "reply_bytes"),
             "retransmitted_packets": ("integer", "packets (iWARP: segments) retransmitted for it"),
-            **objects("latency", "object|null", "its time and the parts of it; null without a reply", LATENCY),
-            "waiting_ns": ("integer", "the same time; without a reply, that for which it is outstanding"),
+            **objects("latency", "object|null", "latency and its parts; null without a reply", LATENCY),
+            "waiting_ns": ("integer", "total latency; without a reply, how long it has been outstanding"),
             **common("file"),
         },
     ),
@@ -387,7 +387,7 @@ TYPES = {
             "exceeded": ("integer", "calls sent beyond the credits"),
             "filter": (
                 "string|absent",
-                "filters, which only connections of RPCs that pass are shown for; absent without filters",
+                "filters: only connections of RPCs that pass are shown; absent without filters",
             ),
             **common("first_time_ns", "last_time_ns"),
             "interval_ns": ("integer", "length of an interval"),
@@ -396,12 +396,12 @@ TYPES = {
             "intervals[].requested": ("integer|null", "credits requested in it; null: none were"),
             "intervals[].granted": ("integer|null", "credits granted in it; null: none were"),
             "intervals[].outstanding": ("integer", "calls outstanding, at most"),
-            "intervals[].at_limit_ns": ("integer", "of it, at that limit"),
+            "intervals[].at_limit_ns": ("integer", "part of the interval at that limit"),
             **common("file"),
         },
     ),
     "file": RecordType(
-        "A file that NFS calls were about.",
+        "A file that NFS calls used.",
         "`files`",
         {
             **FILE,
@@ -409,7 +409,7 @@ TYPES = {
             **objects(
                 "extracted",
                 "object|null",
-                "what --extract wrote; null for nothing",
+                "what --extract wrote; null: nothing",
                 {**EXTRACTED, "conflicts": ("integer", "ranges of bytes that two RPCs disagree on")},
             ),
         },
@@ -419,11 +419,11 @@ TYPES = {
         "`files --extract`",
         {
             "capture": ("string", "names of the captures"),
-            "files": ("array of object", "each a record of type file, with what was written"),
+            "files": ("array of object", "records of type file, with what was written of each"),
             **{
                 f"files[].{name}": field
                 for name, field in {
-                    "schema": ("string", "that of file"),
+                    "schema": ("string", "schema of the record file"),
                     "type": ("string", "file"),
                     **FILE,
                     **EXTRACTED,
@@ -445,8 +445,8 @@ TYPES = {
         {
             "output": ("string", "path written"),
             "messages": ("integer", "RPC messages written"),
-            "incomplete": ("integer", "messages of which bytes are missing, written truncated"),
-            "skipped": ("integer", "messages left out because bytes of them are missing"),
+            "incomplete": ("integer", "messages with missing bytes, written truncated"),
+            "skipped": ("integer", "messages left out because bytes are missing"),
             "not_reconstructed": ("integer", "messages left out because they are no RPC messages"),
             "packets": ("integer", "packets written"),
         },
@@ -463,17 +463,17 @@ TYPES = {
         },
     ),
     "extract": RecordType(
-        "A part of a capture that was written as a capture of its own.",
+        "A part of a capture, written as a separate capture.",
         "`export --to capture`",
         {
             "output": ("string", "path written"),
             "rpcs": ("integer", "RPCs whose frames were written"),
             "connections": ("integer", "connections that they are of"),
             "frames": ("integer", "frames written"),
-            "bytes": ("integer", "bytes of those frames"),
+            "bytes": ("integer", "bytes of the frames written"),
             "left_out": (
                 "integer",
-                "frames that could not be made anonymous: their headers are not understood",
+                "frames left out: their headers are not understood, so they cannot be made anonymous",
             ),
         },
     ),
@@ -481,7 +481,7 @@ TYPES = {
         "RPCs that have something in common.",
         "`report --by`",
         {
-            **objects("by", "object", "what they have in common; null is not known", KEYS),
+            **objects("by", "object", "what they have in common; null: not known", KEYS),
             "others": ("boolean", "these are the RPCs of all groups beyond the first 4,096; ``by`` is null then"),
             **COUNTS,
             **objects(
@@ -497,7 +497,7 @@ TYPES = {
                 "sums of the parts of latencies",
                 {k: v for k, v in LATENCY.items() if k != "total_ns"},
             ),
-            "time_share": ("number|null", "share of all time spent waiting, 0 to 1; null where nothing waited"),
+            "time_share": ("number|null", "share of all waiting time, 0 to 1; null if nothing waited"),
             "percentiles": ("string", "exact; or to 2 %, where the latencies are too many to be kept"),
             **FILTER,
             "file": COMMON["file"],
@@ -509,7 +509,7 @@ TYPES = {
         {
             **_SPAN,
             **COUNTS,
-            "unanswered": ("integer", "RPCs without a reply, counted with the time for which they are outstanding"),
+            "unanswered": ("integer", "RPCs without a reply, counted with the time they have been outstanding"),
             "median_ns": ("integer|null", "median latency, to 2 %; null without latencies"),
             "p95_ns": ("integer|null", "95th percentile, to 2 %"),
             "p99_ns": ("integer|null", "99th percentile, to 2 %"),
@@ -536,10 +536,10 @@ TYPES = {
             "measure": ("string", "median, mean, max or a percentile such as p99"),
             "limit_ns": ("integer", "the limit"),
             "verdict": ("string", "pass, fail or undecidable"),
-            "value_ns": ("integer|null", "what was measured, of these calls; null without one"),
+            "value_ns": ("integer|null", "measured value for these calls; null without calls"),
             "value_is_lower_bound": ("boolean", "a call without a reply decides it"),
             "rpcs": ("integer", "calls with a latency, or outstanding for longer than the limit"),
-            "beyond": ("integer", "of them, those beyond the limit"),
+            "beyond": ("integer", "of these, beyond the limit"),
             "unknown": ("integer", "other calls: the whole of a reply was not seen"),
             "unanswered": ("integer", "calls outstanding for longer than the limit"),
             **objects(
@@ -549,7 +549,7 @@ TYPES = {
                 {
                     **_SPAN,
                     "rpcs": ("integer", "calls with a latency that began in it"),
-                    "beyond": ("integer", "of them, those beyond the limit"),
+                    "beyond": ("integer", "of these, beyond the limit"),
                     "worst_ns": ("integer", "the longest latency"),
                     "worst_rpc": ("integer", "number of an RPC that took that long"),
                 },

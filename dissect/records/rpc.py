@@ -68,7 +68,7 @@ REASSEMBLED = {
     "length": ("integer", "bytes of the RPC message"),
     "complete": ("boolean", "all its bytes are known"),
     "data": ("string|null", "the message in hexadecimal; null where bytes are missing"),
-    "captured": ("array of object|null", "what is there of an incomplete message; null for a complete one"),
+    "captured": ("array of object|null", "captured parts of an incomplete message; null for a complete one"),
     "captured[].offset": ("integer", "offset in the message"),
     "captured[].data": ("string", "bytes in hexadecimal"),
     "extents": ("array of object", "where each range of bytes came from"),
@@ -82,7 +82,7 @@ REASSEMBLED = {
 MESSAGES = {
     **objects("call", "object|null|absent", "only with --full: the message with the call; null: not captured", MESSAGE),
     **objects("reply", "object|null|absent", "only with --full: the same of the reply", MESSAGE),
-    **objects("latency", "object|null|absent", "only with --full: its time and the parts of it; null for a trace, too",
+    **objects("latency", "object|null|absent", "only with --full: latency and its parts; null for a trace, too",
               LATENCY),
     **objects("chunk_list", "array of object|absent", "only with --full: chunks, in the order of the headers", CHUNK),
     **objects("call_message", "object|null|absent", "only with show --full: the RPC call's bytes", REASSEMBLED),
