@@ -282,7 +282,7 @@ class AckHistory:
             index, end = int(good[0]), int(self.psns[good].max()) + 1
         else:
             end = int(self.reached[-1])
-        last = int(places(self.reached >= end)[0])
+        last = int(self.reached.searchsorted(end))
         return Gap(psn, end, int(self._frames[index]), int(self.rows["time"][index]), int(self._frames[last]))
 
 
@@ -306,9 +306,9 @@ def packets_between(read_responses: ReadResponses, start: int, end: int) -> int:
     """How many requests have PSNs [start, end): a Read takes one PSN for each packet of its response."""
     answered, starts = [], []
     for _, rows, psns in read_responses:
-        between = (psns >= start) & (psns < end)
+        between = places((psns >= start) & (psns < end))
         answered.append(psns[between])
-        starts.append(psns[between & _STARTS_READ_RESPONSE[rows["opcode"]]])
+        starts.append(answered[-1][_STARTS_READ_RESPONSE[rows["opcode"][between]]])
     count = end - start
     if not answered or not len(psns := unique(np.concatenate(answered))):
         return count
