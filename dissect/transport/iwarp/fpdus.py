@@ -709,6 +709,9 @@ class FpduChecks:
         self.crc: bool | None = None
         """CRCs are in use; None: not known."""
         self.doubt = Doubt()
+        self.unmarked: tuple[int, int] | None = None
+        """Where this capture has no agreement that there are no markers: FPDUs without any that follow each other, the
+        last of them, until a marker must have shown."""
         self.crc_checked = self.crc_failure_count = self.marker_failure_count = 0
         self.crc_failures: list[int] = []
         """Frames; the first of them."""
@@ -734,7 +737,28 @@ class FpduChecks:
         if self.crc:
             # What cannot be verified because some of it is missing may be as wrong as its length.
             good &= self._verified(pending, headers) & pending.window.covers(headers.starts, headers.ends)
+        if self.unmarked is not None and pending.grid is None:
+            good &= self._without_marker(pending, headers)
         return good
+
+    def _without_marker(self, pending: PendingBytes, headers: FpduHeaders) -> Rows:
+        """Which FPDUs hold no marker: one would make its FPDU longer than this says, so that it does not end with its
+        frame or where another begins.  What is truncated does not tell."""
+        assert self.unmarked is not None
+        window, (begin, reached) = pending.window, self.unmarked
+        holding = np.minimum(window.end.searchsorted(headers.ends - 1, side="right"), len(window.at) - 1)
+        at, end = window.at[holding], window.end[holding]
+        shown = at + window.rows["captured"][holding] >= np.minimum(headers.ends + CONTROL, end)
+        sure: Rows = (at < headers.ends) & ((headers.ends == end) | (headers.ends < end) & shown)
+        columns = headers.starts.tolist(), headers.ends.tolist(), headers.lengths.tolist(), sure.tolist()
+        for index, (start, stop, length, fits) in enumerate(zip(*columns, strict=True)):
+            if reached - begin >= SHOWN:
+                sure[index:] = True
+                break
+            if fits or (self.crc and verify(pending, start, length)):
+                begin, reached, sure[index] = begin if start == reached else start, stop, True
+        self.unmarked = begin, reached
+        return sure
 
     def _marked(self, pending: PendingBytes, headers: FpduHeaders, good: Rows) -> Rows:
         """Which of the ``good`` remain in a stream with markers."""

@@ -549,6 +549,7 @@ class Framing:
         if self.markers is None:
             self.markers = boundary.grid is not None
             self.inferred = True
+            self.checks.unmarked = self.checks.unmarked or (0, 0)
             if boundary.grid is not None:
                 self.base = boundary.grid.base
                 pending.set_grid(boundary.grid)

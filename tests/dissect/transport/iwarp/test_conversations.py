@@ -12,6 +12,7 @@ from playbook.capture import frame_batches
 from playbook.iwarp import IwarpCapture, IwarpConnection, IwarpWire
 from playbook.iwarp_strategies import FATAL, REPAIRED, SPOILED, IwarpConversation, iwarp_conversations, iwarp_faulty
 from playbook.judge import analyze, judge, judge_whole
+from playbook.shapes import DATA
 from playbook.tcp import TcpSegment
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 
@@ -226,6 +227,19 @@ def test_a_late_start_and_everything_else_is_never_wrong(
 def test_truncated_frames_are_never_wrong(conversation: IwarpConversation, snaplen: int, cuts: list[int]) -> None:
     capture = IwarpCapture(conversation.wire, faults.snap(conversation.segments, snaplen))
     judge(capture, analyze(capture, cuts))
+
+
+@pytest.mark.parametrize("cutting", ["aligned", "merged"])
+@pytest.mark.parametrize("snaplen", [148, 212])
+def test_a_marker_before_what_is_truncated_is_no_data(snaplen: int, cutting: str) -> None:
+    """Nothing in the capture tells of markers but FPDUs that end before their frames do."""
+    wire = IwarpWire(mss=256, seed=6)
+    connection = wire.connect(cm=False, markers=(True, True), cutting=cutting)
+    for size in range(40, 640, 104):
+        shapes.write(connection, DATA[:size])
+        shapes.read(connection, DATA[:size])
+    capture = IwarpCapture(wire, faults.snap(wire.sent(), snaplen))
+    judge(capture, analyze(capture))
 
 
 def test_a_segment_that_begins_inside_a_transport_header_begins_no_record() -> None:
