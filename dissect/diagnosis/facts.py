@@ -568,13 +568,13 @@ def all_detectors() -> dict[str, Detector]:
 
 _HEAD = """# What a diagnosis looks for
 
-`rdmascope diagnose FILE` asks each of these detectors, and `rdmascope report` those that need neither the audit nor the
-contents of messages. A detector speaks only where its thresholds are met: of a healthy capture nothing is said.
+`rdmascope diagnose FILE` runs all of these detectors, and `rdmascope report` those that need neither the audit nor the
+contents of messages. A detector reports only what meets its thresholds; for a healthy capture there is no statement.
 This page is written from the detectors' own data by `python tests/dissect/diagnosis/test_page.py`.
 
-A *problem* delays or fails RPCs, a *warning* may do so or wastes work, a *note* says what weakens the other statements.
-They are sorted by the time that RPCs, or clients without a connection, waited for them, weighed by how sure they are,
-and among equals in this order; notes come last.
+A *problem* delays or fails RPCs, a *warning* may do so or wastes work, a *note* limits the other statements.
+Statements are sorted by the time that RPCs, or clients without a connection, waited, weighted by how sure they are,
+and then in this order; notes come last.
 """
 
 
@@ -583,7 +583,7 @@ def detector_lines(detector: Detector) -> list[tuple[str, str]]:
     lines = [("Severity", detector.severity.value), ("Looks at", detector.looks_at), ("Means", detector.explanation)]
     if detector.thresholds:
         limits = "; ".join(f"{threshold.meaning}: {threshold.value:g}" for threshold in detector.thresholds.values())
-        lines.append(("Speaks from", limits))
+        lines.append(("Thresholds", limits))
     lines.append(("Look at next", "; ".join(detector.next_steps)))
     return lines
 
@@ -591,7 +591,7 @@ def detector_lines(detector: Detector) -> list[tuple[str, str]]:
 def markdown(detectors: Iterable[Detector]) -> str:
     """The whole of ``docs/diagnosis.md``."""
     detectors = list(detectors)
-    parts = [_HEAD, "\n| detector | severity | speaks when |\n| --- | --- | --- |\n"]
+    parts = [_HEAD, "\n| detector | severity | reports |\n| --- | --- | --- |\n"]
     parts += [
         f"| [{detector.kind}](#{detector.kind}) | {detector.severity.value} | {escaped(detector.title)} |\n"
         for detector in detectors

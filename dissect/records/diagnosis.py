@@ -43,7 +43,7 @@ TYPES: dict[str, RecordType] = {
             **objects(
                 "thresholds",
                 "map of object",
-                "from where on it speaks, by name",
+                "its thresholds, by name",
                 {
                     "value": ("number", "the threshold"),
                     "meaning": ("string", "what the threshold limits, with its unit"),

@@ -110,14 +110,14 @@ def frames_truncated(facts: Facts, limits: Limits) -> Iterator[Cause]:
     "messages-incomplete",
     "Messages incomplete",
     Severity.NOTE,
-    "RPCs with bytes missing, where no packet is known to be missing and no frame truncated",
+    "RPCs with missing bytes, if no packet is known to be missing and no frame is truncated",
     {"least_damaged": (1, "RPCs that are damaged")},
     ("rdmascope rpcs FILE --errors, and show FILE --rpc N: which chunk lacks bytes",),
 )
 def messages_incomplete(facts: Facts, limits: Limits) -> Iterator[Cause]:
     """Bytes of RPC messages are not in the capture, and neither missing packets nor truncated frames tell why: RDMA
-    Reads or Writes of their chunks passed elsewhere, before the capture or behind its end, or never. Packets that may
-    be missing are those whose sequence numbers the capture lacks, but which nothing in it acknowledges.
+    Reads or Writes of their chunks took another path, came before or after the capture, or never happened. Packets may
+    be missing if the capture lacks their sequence numbers, but nothing in it acknowledges them.
     """
     damaged = facts.statistics.states.get("damaged", 0)
     directions = [direction for health in facts.healths.values() for direction in health.directions]
@@ -147,9 +147,9 @@ def messages_incomplete(facts: Facts, limits: Limits) -> Iterator[Cause]:
     ),
 )
 def packets_fragmented(facts: Facts, limits: Limits) -> Iterator[Cause]:
-    """Hosts or routers fragmented IP packets. TCP segments are joined where all of their fragments were captured, as
-    their receiver does it; RoCEv2 and RPC over UDP in fragments are not decoded: RPCs seem damaged or unanswered, and
-    packets seem lost, though the capture has them in fragments.
+    """Hosts or routers fragmented IP packets. TCP segments are reassembled if all of their fragments were captured;
+    fragmented RoCEv2 and RPC over UDP are not decoded: RPCs seem damaged or unanswered, and packets seem lost, though
+    the capture has their fragments.
     """
     if facts.ip_fragments and facts.ip_fragments >= limits["least_share"] * facts.frames:
         text = f"{plural(facts.ip_fragments, 'IP fragment')} not reassembled, contents unknown"
@@ -202,7 +202,7 @@ def one_direction(facts: Facts, limits: Limits) -> Iterator[Cause]:
 def packets_duplicated(facts: Facts, limits: Limits) -> Iterator[Cause]:
     """The same packet was captured twice, without a retransmission by its sender: there are two capture points, or the
     network makes copies. Copies are recognized and do not count as retransmissions, but they do count in frames, bytes
-    and rates. Where two captures were merged, latencies are between the first sights of packets, by two clocks perhaps.
+    and rates. In merged captures, latencies run between the first copies of packets, and may mix two clocks.
     """
     copies = {number: health.causes.get("duplicate", 0) for number, health in facts.healths.items()}
     total = sum(copies.values()) + facts.mirrored
@@ -235,8 +235,8 @@ def packets_duplicated(facts: Facts, limits: Limits) -> Iterator[Cause]:
     ),
 )
 def timestamps_coarse(facts: Facts, limits: Limits) -> Iterator[Cause]:
-    """Nothing shorter than the resolution of the timestamps can be measured. Where interfaces differ in it, what passes
-    from one to the other may seem to arrive before it was sent, or late, by as much as the coarser resolution.
+    """Nothing shorter than the resolution of the timestamps can be measured. Between interfaces of different
+    resolution, packets may seem to arrive too early or too late by up to the coarser one.
     """
     steps = sorted(facts.time_steps)
     if steps and (steps[-1] > limits["usual"] or len(steps) > 1):

@@ -34,7 +34,7 @@ RECONNECTING = 5_000_000_000
     {
         "blocked_share": (0.1, "share of the time with calls outstanding during which all credits were in use"),
         "least_replies": (20, "replies that brought back a credit while all were in use"),
-        "refilled_share": (0.5, "share of those after which the next call came within 100 µs"),
+        "refilled_share": (0.5, "share of these replies that the next call followed within 100 µs"),
     },
     (
         "rdmascope transport --credits FILE: requested, granted and outstanding over time",
@@ -83,7 +83,7 @@ def credits_exhausted(facts: Facts, limits: Limits) -> Iterator[Cause]:
     Severity.PROBLEM,
     "calls without a reply while the capture went on",
     {
-        "least_seconds": (1, "seconds that the capture went on after the call"),
+        "least_seconds": (1, "seconds from the call to the end of the capture"),
         "times_slowest": (3, "multiple of the slowest answered RPC of the capture, up to 10 s"),
     },
     (
@@ -96,10 +96,10 @@ def credits_exhausted(facts: Facts, limits: Limits) -> Iterator[Cause]:
 def calls_hung(facts: Facts, limits: Limits) -> Iterator[Cause]:
     """A call got no reply although the capture went on. If the server's transport acknowledged the call, its upper
     layers have it; if not, the server or the path to it was down. A call whose Read chunks were never read was not
-    started by the server. Calls to a host that stopped responding are part of that statement (host-silent). Where
-    packets behind a call are missing from the capture, its reply may be among them; where it was neither acknowledged
-    nor retransmitted, they are: whether such calls hang is undecidable, a warning at most, and left unsaid where others
-    surely hang.
+    started by the server. Calls to a host that stopped responding are part of that statement (host-silent). If the
+    capture lacks packets behind a call, its reply may be among them, and a call that was neither acknowledged nor
+    retransmitted proves that packets are missing. Whether such calls hang cannot be told: they are a warning at most,
+    and not mentioned if others certainly hang.
     """
     least = max(
         limits["least_seconds"] * 1e9,

@@ -15,7 +15,7 @@ SHORT = {
     "least_calls": (100, "calls of the most frequent size"),
     "same_share": (0.7, "share of reads (or writes) of that size"),
     "sequential_share": (0.7, "share of those that start where the previous one ended"),
-    "size": (32768, "bytes; larger ones do not count as small"),
+    "size": (32768, "bytes of the largest call that counts as small"),
     "latency_share": (0.1, "share of the latency of all RPCs"),
 }
 

@@ -56,7 +56,7 @@ def _waiting(facts: Facts, limits: Limits, side: str, name: str, what: str, *evi
     ),
 )
 def no_registrations(facts: Facts, limits: Limits) -> Iterator[Cause]:
-    """Every chunk of a call is memory that is registered with the adapter. Where none is free, the client cannot send,
+    """Every chunk of a call is memory registered with the adapter. If no registration is free, the client cannot send,
     allocates more, and tries again: no packet shows it."""
     times = plural(facts.hosts.all.times["failed_registrations"], "attempt")
     yield from _waiting(
@@ -73,8 +73,8 @@ def no_registrations(facts: Facts, limits: Limits) -> Iterator[Cause]:
     (_SHOW, "more slots: /proc/sys/sunrpc/rdma_slot_table_entries, nconnect=, a larger session of the server"),
 )
 def no_slots(facts: Facts, limits: Limits) -> Iterator[Cause]:
-    """An RPC takes a slot of the transport, with NFSv4.1 one of the session, too, before it is encoded. Where all are
-    taken, it waits, and neither the network nor the server knows of it."""
+    """Before it is encoded, an RPC takes a slot of the transport and, with NFSv4.1, one of the session. If all are
+    taken, it waits, and neither the network nor the server sees it."""
     for queue, words in ((SLOTS, "a slot of the transport"), (SESSION_SLOTS, "a slot of the session")):
         yield from _waiting(facts, limits, "client", queue, f"waiting for {words}")
 
@@ -89,7 +89,7 @@ def no_slots(facts: Facts, limits: Limits) -> Iterator[Cause]:
     follows_from=("no-slots",),
 )
 def credit_wait(facts: Facts, limits: Limits) -> Iterator[Cause]:
-    """The congestion window of Linux's client is as many calls as the server granted credits. Beyond it, calls wait
+    """Linux's client keeps at most as many calls outstanding as the server granted credits. Further calls wait
     until a reply frees a credit."""
     yield from _waiting(facts, limits, "client", CREDITS, "waiting for credits")
 
@@ -104,8 +104,8 @@ def credit_wait(facts: Facts, limits: Limits) -> Iterator[Cause]:
     follows_from=("slow-file-system",),
 )
 def no_threads(facts: Facts, limits: Limits) -> Iterator[Cause]:
-    """A call that came waits until a thread of nfsd takes its transport. What the network and the client see is a slow
-    server."""
+    """A call that has arrived waits until a thread of nfsd takes its transport. To the network and the client the
+    server looks slow."""
     yield from _waiting(facts, limits, "server", "thread", "waiting for a thread of nfsd")
 
 
@@ -131,7 +131,7 @@ def slow_file_system(facts: Facts, limits: Limits) -> Iterator[Cause]:
     (_SHOW, "a capture beside the traces, and rdmascope diagnose of all three"),
 )
 def slow_network(facts: Facts, limits: Limits) -> Iterator[Cause]:
-    """What the client waited for, less what the server took between its receive and its reply, passed on the network
+    """The time that the client waited, minus the time that the server took from receive to reply, passed on the network
     and in the adapters."""
     yield from _waiting(facts, limits, "client", "network", "on the network and in the adapters")
 
@@ -146,8 +146,8 @@ def slow_network(facts: Facts, limits: Limits) -> Iterator[Cause]:
     follows_from=("reply-chunk-for-small-replies",),
 )
 def local_invalidation(facts: Facts, limits: Limits) -> Iterator[Cause]:
-    """Before a reply may be used, the client revokes the memory that its call offered, where the server did not do so
-    with Send With Invalidate, or where there was more than one segment."""
+    """Before the client can use a reply, it revokes the memory that its call offered, unless the server did so with
+    Send With Invalidate, which revokes a single segment."""
     revoked = plural(facts.hosts.all.times["local_invalidations"], "registration")
     yield from _waiting(facts, limits, "client", "invalidated", "its own invalidation of memory", f"{revoked} revoked")
 
@@ -157,12 +157,12 @@ def local_invalidation(facts: Facts, limits: Limits) -> Iterator[Cause]:
     "Replies lost on their way",
     Severity.WARNING,
     _TRACES,
-    {"least_calls": (1, f"replies whose Send completed {duration(LATE)} or more behind the server's answer")},
+    {"least_calls": (1, f"replies whose Send completed {duration(LATE)} or more after it was posted")},
     (_SHOW, "a capture beside the trace, for the retransmission", "the ACK timeout of the connection"),
 )
 def late_send_completion(facts: Facts, limits: Limits) -> Iterator[Cause]:
-    """The adapter completes a Send when its acknowledgement comes. One that takes an ACK timeout was lost, or its
-    acknowledgement was, wherever a capture may have stood."""
+    """The adapter completes a Send when its acknowledgement arrives. If that takes an ACK timeout, the Send or its
+    acknowledgement was lost."""
     late = facts.hosts.late_sends
     if late.count >= limits["least_calls"]:
         latest = duration(facts.hosts.latest_send)
@@ -187,8 +187,8 @@ def late_send_completion(facts: Facts, limits: Limits) -> Iterator[Cause]:
     (_SHOW, "a larger inline threshold: sunrpc.rdma_max_inline_read, svcrdma_max_req_size of the server"),
 )
 def reply_chunk_for_small_replies(facts: Facts, limits: Limits) -> Iterator[Cause]:
-    """The client offers a Reply chunk where the largest reply that a call allows would not go inline, however small the
-    reply is in fact: memory is registered and revoked for nothing."""
+    """The client offers a Reply chunk whenever the largest reply to a call would not fit inline. If the actual reply
+    does fit, the memory is registered and revoked for nothing."""
     small, whole = facts.hosts.small_replies, facts.hosts.all.whole("client")
     if small.count >= limits["least_calls"] and whole and small.total >= limits["time_share"] * whole:
         yield Cause(
@@ -209,7 +209,7 @@ def reply_chunk_for_small_replies(facts: Facts, limits: Limits) -> Iterator[Caus
     "Work requests failed",
     Severity.PROBLEM,
     _TRACES,
-    {"least": (1, "work requests that completed with an error; those that are flushed do not count")},
+    {"least": (1, "work requests that completed with an error, flushed ones excluded")},
     (
         "RETRY_EXC_ERR: the other host does not answer; RNR_RETRY_EXC_ERR: it posts no receives",
         "REM_ACCESS_ERR, REM_INV_REQ_ERR, LOC_PROT_ERR: memory was revoked or never registered",
@@ -218,7 +218,7 @@ def reply_chunk_for_small_replies(facts: Facts, limits: Limits) -> Iterator[Caus
 )
 def completion_error(facts: Facts, limits: Limits) -> Iterator[Cause]:
     """The adapter reports a Send, receive, RDMA Read, RDMA Write, registration or invalidation as failed: the
-    connection ends, and all that was under way on it is flushed."""
+    connection ends, and all outstanding work on it is flushed."""
     yield from _troubles(facts, limits, "completion", "work request failed", "work requests failed")
 
 

@@ -270,7 +270,7 @@ def write_phase(facts: Facts, limits: Limits) -> Iterator[Cause]:
         "least_connections": (2, "connections of one mount with enough RPCs"),
         "least_calls": (100, "RPCs of a connection that are compared"),
         "factor": (3, "latency as a multiple of that on the others"),
-        "client_factor": (10, "the same, where the others are those of other clients"),
+        "client_factor": (10, "latency as a multiple of that of other clients' connections"),
         "load_factor": (4, "largest ratio of calls, or of bytes per call, between connections that are compared"),
     },
     (
@@ -284,8 +284,8 @@ def slow_connection(facts: Facts, limits: Limits) -> Iterator[Cause]:
     """Connections of one mount (nconnect, session trunking) carry the same kinds of calls at the same time. On one of
     them the same procedures take several times as long as on the others: its network path, or the CPU or queue that
     serves it, is slower. Connections are compared only if they were opened together and carry the same NFS version,
-    similar numbers of calls and similar amounts of data. So are clients of one server, by one connection of each, and a
-    slower one is a warning.
+    similar numbers of calls and similar amounts of data. Clients of one server are compared in the same way, by one
+    connection each; a slower one is a warning.
     """
     for numbers in _mounts(facts):
         for number in numbers:

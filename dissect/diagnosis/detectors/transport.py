@@ -20,8 +20,8 @@ LOST_BY_CAPTURE = 0.4
 RETRANSMITTED = {
     "least_retransmissions": (3, "retransmissions of this cause in the capture"),
     "least_share": (0.01, "share of the latency of all RPCs that was spent waiting for them"),
-    "alone_share": (0.05, "share of the latency that is enough, however few the retransmissions"),
-    "packet_share": (0.001, "share of the packets with payload that were retransmitted, where their cost is not known"),
+    "alone_share": (0.05, "share of the latency that suffices for any number of retransmissions"),
+    "packet_share": (0.001, "share of the packets with payload that were retransmitted, if their cost is not known"),
 }
 
 
