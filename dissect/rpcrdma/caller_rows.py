@@ -1,4 +1,4 @@
-"""The calls of each end of a connection while a batch happens: those that are rows, and which may be."""
+"""The calls of each end of a connection during a batch: which are rows, and which can be."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from .xid_reuse import CallDirection
 
 
 class OpenCalls(NamedTuple):
-    """Calls of one connection without a reply that are rows, behind a batch."""
+    """Unanswered calls of one connection that stay rows after a batch."""
 
     link: Link
     place: int
-    """Behind which these were left, in the order of events."""
+    """The last place of that batch in the order of events."""
     runs: list[tuple[SendRun, Int64s]]
-    """Which of each run."""
+    """Runs, and the rows of the calls in each."""
     numbers: list[int]
-    """Of their RPCs; for each call of all runs, and so are these."""
+    """Numbers of the RPCs; one entry per call of all runs, as in ``orders``."""
     orders: list[int]
     reached: list[int]
-    """Of each of their segments up to which address it was read or written."""
+    """Per segment of these calls: the address up to which it was read or written."""
     carried: list[int]
-    """How many of the transfers, which are in their order, did so."""
+    """Per segment: the number of transfers on it; ``transfers`` has them in this order."""
     transfers: RowTransfers | None
 
 
 class CallerRows:
-    """The calls of one end of a connection, while a batch happens."""
+    """The calls of one end of a connection during a batch."""
 
     __slots__ = (
         "answered",
@@ -72,47 +72,47 @@ class CallerRows:
     waiting: Mapping[int, int]
     ready: bool
     careful: bool
-    """It may refuse some."""
+    """``refuses`` has to be asked before a call becomes a row."""
     room: int
     short: bool
-    """There may be more calls than ``room``."""
+    """The batch may have more calls than ``room``."""
     calls: Mapping[int, object]
-    """Those that are objects, by XID."""
+    """Open calls that are objects, by XID."""
     foreign: set[int] | None
     doubtful: Collection[int] | None
-    """XIDs of RPCs that wait for a second reply; None where it is not known of which."""
+    """XIDs of RPCs that wait for a second reply; None until they are collected."""
 
     def __init__(self, dispatcher: Dispatcher, caller: int, size: int, calls: bool) -> None:
-        """``size``: Sends of the batch; ``calls``: it has some that can be rows."""
+        """``size``: number of Sends in the batch; ``calls``: this end has calls that can be rows."""
         self.size = size
         self.dispatcher = dispatcher
         self.matching: Matching = dispatcher.matching
         self.caller = caller
         self.open: dict[int, int] = {}
-        """Calls without a reply that are rows, by XID."""
+        """Unanswered calls that are rows, by XID."""
         self.counted = 0
-        """How many of these ``CallDirection.outstanding`` counts."""
+        """How many open calls ``CallDirection.outstanding`` already includes."""
         self.called: list[int] = []
         self.answered: list[int] = []
-        """Calls that were sent, and calls that were answered, of which ``direction`` does not know yet."""
+        """Calls sent and calls answered that ``direction`` does not include yet."""
         self.last = -1
         """The last reply."""
         self.beside: dict[int, tuple[int, int]] = {}
-        """By XID those of the pairs whose reply may answer a call that is not in the capture; the latest RPC then."""
+        """By XID: a pair whose reply may answer a call that is not in the capture, and the latest RPC number then."""
         self.shown: dict[int, tuple[int, int, int]] = {}
-        """By XID replies before their calls, the numbers of their RPCs, and their turns."""
+        """By XID: a reply shown before its call, the number of its RPC, its turn."""
         self.behind: dict[int, int] = {}
-        """By XID calls behind these by their times, too, unless another reply comes."""
+        """By XID: a call after its reply by time as well; they match unless another reply comes."""
         self.early: dict[int, list[tuple[int, int]]] = {}
-        """By handle RDMA Reads and Writes on memory that no call has offered so far, each with its turn."""
+        """By handle: RDMA Reads and Writes on memory that no call has advertised yet, each with its turn."""
         self.held = 0
-        """How many these are."""
+        """Number of transfers in ``early``."""
         self.used: dict[int, int] = {}
-        """The calls that were answered, where some are missing, by XID."""
+        """By XID: answered calls; kept only if packets are missing."""
         self.whole_transfers = False
-        """A listener wants all else as objects."""
+        """The listener needs objects of all chunked RPCs whose reply is not one whole transfer."""
         self.log: list[int] | None = None
-        """For a listener: calls, and of replies their pairs, the bits of these inverted."""
+        """For a listener, in order: calls, and for replies ``~pair``."""
         connection = dispatcher.conversation.connection
         self.missing = sum([calls_in(gap, connection) for gap in connection.gaps[caller]])
         self.gapped = any(connection.gaps)
@@ -121,7 +121,7 @@ class CallerRows:
         self.look()
 
     def look(self) -> None:
-        """Something happened to ``Matching`` otherwise."""
+        """Refresh what is cached here, after ``Matching`` changed other than through rows."""
         matching, dispatcher = self.matching, self.dispatcher
         self.direction = matching.directions[self.caller]
         self.waiting = matching.waiting_replies(1 - self.caller)
@@ -139,7 +139,7 @@ class CallerRows:
 
     @property
     def outstanding(self) -> int:
-        """Calls without a reply that are rows."""
+        """Number of unanswered calls that are rows."""
         return len(self.open) + len(self.behind)
 
     def refuses(self, xid: int) -> bool:
@@ -150,14 +150,14 @@ class CallerRows:
         return xid in self.calls or xid in self.waiting or xid in self.doubtful or self.outstanding >= self.room
 
     def comes_again(self, xid: int, call: int, drawn: Sequence[int], last: int) -> bool:
-        """Whether the XID of a call, the RPCs of which have the numbers ``drawn``, may be that of another, too, that is
-        not in the capture."""
+        """Whether a second call with the XID of this call may be missing from the capture; ``drawn``: RPC numbers by
+        call."""
         earlier = self.used.get(xid)
         number = self.direction.answered.get(xid) if earlier is None else drawn[earlier]
         return comes_again(drawn[call], number, last, self.missing)
 
     def is_early(self, xid: int) -> bool:
-        """Whether a reply with this XID, of which no call is a row, can wait for its call as a row."""
+        """Whether a reply with this XID, whose call is not an open row, can wait for its call as a row."""
         return (
             self.ready
             and self.log is None
@@ -167,7 +167,7 @@ class CallerRows:
         )
 
     def foreign_memory(self) -> set[int]:
-        """Handles of RDMA Reads and Writes that wait for the call they are for."""
+        """Handles of the RDMA Reads and Writes that ``Matching`` holds until it knows their call."""
         if self.foreign is None:
             memory = self.matching.known_memory
             self.foreign = set()
@@ -178,10 +178,10 @@ class CallerRows:
 
 
 class Callers(dict[int, CallerRows]):
-    """By slot; made when first asked for: most ends of connections call nothing in a batch."""
+    """CallerRows by slot; made when first asked for, as most ends send no call in a batch."""
 
     def __init__(self, dispatchers: Sequence[Dispatcher], size: int, calling: Sequence[bool]) -> None:
-        """``size``: Sends of the batch; ``calling``: slots that have calls that can be rows."""
+        """``size``: number of Sends in the batch; ``calling``: by slot, whether it has calls that can be rows."""
         super().__init__()
         self.dispatchers, self._size, self._calling = dispatchers, size, calling
 

@@ -1,9 +1,8 @@
 """From the Operations of one connection to calls, replies and chunk data.
 
-A Send is a call or a reply by its RPC header, by its transport header, or by the other message of its XID; one that is
-truncated before all of these waits for that other message.  Before it is known whether the connection carries
-RPC-over-RDMA, all Operations wait.
-"""
+The RPC header, the transport header or the other message with its XID tells whether a Send is a call or a reply.  A
+Send truncated before its headers tell waits for that other message.  All Operations wait until it is known whether the
+connection carries RPC-over-RDMA."""
 
 from __future__ import annotations
 
@@ -38,8 +37,8 @@ from .negotiation import VersionUse, sound
 from .transport_header import decode_header, record_header
 
 IPOIB_VERSIONS = {0x0800: 4, 0x86DD: 6, 0x0806: 0}
-"""EtherTypes that begin a packet of IP over InfiniBand, reserved bytes behind them, and the IP version that then
-follows (RFC 4391, 6; RFC 4755, 4); ARP has none."""
+"""The EtherType and reserved bytes before a packet of IP over InfiniBand, and the IP version that follows (RFC 4391, 6;
+RFC 4755, 4); 0 for ARP, which has none."""
 
 FOREIGN_PORTS = {4420: "NVMe/RDMA", 3260: "iSER", 5445: "SMB Direct"}
 """Service ports of other storage protocols (IANA)."""
@@ -47,13 +46,13 @@ FOREIGN_PORTS = {4420: "NVMe/RDMA", 3260: "iSER", 5445: "SMB Direct"}
 BOTH = 3
 
 CALL_WORDS = 24
-"""Bytes of a call up to its procedure number (RFC 5531, 9)."""
+"""Bytes of a call up to and including its procedure number (RFC 5531, 9)."""
 TRIALS = 16
-"""So many Sends that do not fit make it something else."""
+"""Sends that do not fit RPC-over-RDMA after which the connection is rejected."""
 
 
 class Recogniser:
-    """Looks at the Sends of a connection until it knows."""
+    """Looks at the Sends of a connection until it knows whether they are RPC-over-RDMA."""
 
     __slots__ = ("conversation", "internet", "misfits", "ports", "truncated", "valid")
 
@@ -62,10 +61,10 @@ class Recogniser:
         self.ports = ports
         self.misfits = 0
         self.internet = 0
-        """Misfits that begin as IP over InfiniBand does."""
+        """Misfits that begin like IP over InfiniBand."""
         self.valid = 0
         self.truncated: dict[int, int] | None = None
-        """XIDs of Sends whose header is truncated, and by whom: 1 the client, 2 the server, 3 both."""
+        """XIDs of Sends with a truncated header, and who sent them: 1 the client, 2 the server, 3 both."""
         if self.decided:
             return
         if force:
@@ -83,7 +82,8 @@ class Recogniser:
     def look(
         self, sender: int, header: TransportHeader, data: memoryview, start: int, end: int, cut: bool = False
     ) -> None:
-        """Judge a Send: its decoded header, and where its captured Payload stream is; ``cut``: it has more bytes."""
+        """Judge a Send by its decoded header and its captured Payload stream, ``data[start:end]``; ``cut``: it had more
+        bytes."""
         known_format = header.version in (1, 2) and header.length >= 8
         truncated = header.truncated and header.procedure in (None, RDMA_MSG, RDMA_NOMSG, RDMA_ERROR, RDMA_OPTIONAL)
         if cut and header.procedure == RDMA_MSG and not rpc.inside(header.xid, data, start, end):
@@ -114,12 +114,12 @@ class Recogniser:
             self._reject()
 
     def look_at_call(self) -> None:
-        """The same of a Send that is an RPC call in an RDMA_MSG, where none came before that does not fit."""
+        """Judge a Send that is known to be an RPC call in an RDMA_MSG: accept, unless earlier Sends did not fit."""
         if not self.misfits:
             self._accept("header validation", "RPC inside")
 
     def conclude(self) -> None:
-        """No more Sends will come."""
+        """Decide by what was seen: no more Sends come."""
         if self.decided:
             return
         if self.valid and not self.misfits:
@@ -130,7 +130,7 @@ class Recogniser:
             self._reject()
 
     def _answered(self) -> int:
-        """XIDs that both ends sent."""
+        """Number of XIDs that both ends sent."""
         return sum(senders == BOTH for senders in (self.truncated or {}).values())
 
     def _private_data(self) -> bool:
@@ -151,18 +151,19 @@ class Recogniser:
 
 @cache
 def _shared(words: tuple[str, ...]) -> tuple[str, ...]:
-    """The same words: most connections are recognised by them."""
+    """The tuple itself, shared: most connections are recognised by the same words."""
     return words
 
 
 def _may_be_rpc(xid: int, stream: memoryview) -> bool:
-    """Whether so few bytes of a Payload stream that RPC's own header is not among them are those of this XID."""
+    """Whether the first bytes of a Payload stream, fewer than an RPC header has, can be an RPC message with this
+    XID."""
     begins = xid.to_bytes(4) + bytes(3)  # and the message type, which is 0 or 1
     return len(stream) < CALL_WORDS and bytes(stream[:7]) == begins[: len(stream)]
 
 
 def _is_ipoib(header: TransportHeader) -> bool:
-    """Whether what was decoded as a transport header is one of IP over InfiniBand, and IP or ARP behind it."""
+    """Whether bytes decoded as a transport header are a header of IP over InfiniBand followed by IP or ARP."""
     version = IPOIB_VERSIONS.get(header.xid >> 16)
     if version is None or header.xid & 0xFFFF:
         return False
@@ -172,7 +173,7 @@ def _is_ipoib(header: TransportHeader) -> bool:
 MAX_UNDECIDED = 4096
 """Operations kept until it is known whether a connection carries RPC-over-RDMA."""
 MAX_UNDIRECTED = 1 << 16
-"""Truncated messages kept per sender until the other message of their XID is there."""
+"""Truncated messages kept per sender until the other message with their XID comes."""
 MAX_UNDECODED = 1000
 
 
@@ -188,7 +189,7 @@ class Undecoded(NamedTuple):
 
 
 class Dispatcher:
-    """Hands the Operations of one conversation, in the order of events, to who decodes and matches them."""
+    """Takes the Operations of one conversation in the order of events, decodes messages and has them matched."""
 
     __slots__ = ("conversation", "matching", "recogniser", "undecided", "undecoded", "undirected")
 
@@ -198,7 +199,7 @@ class Dispatcher:
         self.recogniser = Recogniser(conversation, ports, force)
         self.undecided: Sequence[Operation] = ()
         self.undirected: tuple[Mapping[int, Message], ...] = NO_MESSAGES
-        """Messages truncated so far that they may be calls or replies, by sender and XID."""
+        """By sender and XID: messages truncated so far that they may be calls or replies."""
         self.undecoded: Sequence[Undecoded] = ()
 
     @property
@@ -206,7 +207,7 @@ class Dispatcher:
         return self.matching.listener
 
     def take(self, operation: Operation) -> None:
-        """The next Operation; Rpcs that it ends are appended to ``matching.done``."""
+        """Process the next Operation; Rpcs that it ends are appended to ``matching.done``."""
         protocol = self.conversation.protocol
         if protocol in ("rpcrdma", "rpc"):
             if operation.kind is SEND:
@@ -217,7 +218,7 @@ class Dispatcher:
             self._consider(operation)
 
     def takes_row(self, use: VersionUse, is_call: bool) -> bool:
-        """Whether a call or reply in version 1, by itself whole, need not be an Operation; then it was noted."""
+        """Whether a whole call or reply in version 1 need not become an Operation; if so, its version is noted."""
         conversation, matching = self.conversation, self.matching
         if is_call and conversation.protocol == "unknown" and not self.undecided:
             self.recogniser.look_at_call()
@@ -228,7 +229,8 @@ class Dispatcher:
         return True
 
     def transfer(self, operation: Operation) -> None:
-        """The same where it is no Send, and the protocol is RPC-over-RDMA: it neither begins nor ends an Rpc."""
+        """Process an Operation that is no Send, on a connection known to be RPC-over-RDMA: it neither begins nor ends
+        an Rpc."""
         if operation.kind is not ATOMIC:
             matching = self.matching
             if matching.listener is not None:
@@ -237,7 +239,7 @@ class Dispatcher:
                 matching.memory.transfer(operation)
 
     def finish(self) -> None:
-        """The connection is over."""
+        """End everything that waits: the connection is over."""
         if self.conversation.protocol == "unknown":
             self.recogniser.conclude()
             self._decide()
@@ -336,9 +338,10 @@ class Dispatcher:
             matching.reply(sender, message)
 
     def _other_version(self, sender: int, header: TransportHeader, data: bytes, length: int) -> TransportHeader | None:
-        """The header of a reply whose rdma_vers is not its call's, in the layout of the call's version; else None.
+        """The header of a reply whose rdma_vers differs from its call's, decoded in the layout of the call's version;
+        else None.
 
-        Where the call is missing, an RPC reply of that XID behind it shows the layout.
+        If the call is missing, the RPC reply with the same XID behind the header shows the layout.
         """
         calls = self.matching.directions[1 - sender].calls.get(header.xid)
         call = calls[0].call if calls else None
@@ -358,7 +361,7 @@ class Dispatcher:
         return reread
 
     def _optional(self, sender: int, message: Message) -> bool:
-        """An RDMA2_OPTIONAL; True where no RPC message follows it (version-two-01, 4.2.1)."""
+        """Process an RDMA2_OPTIONAL; True if no RPC message follows it (version-two-01, 4.2.1)."""
         header = message.header
         problem = self.conversation.negotiation.note_option(sender, message)
         if problem and not header.truncated:
@@ -371,7 +374,7 @@ class Dispatcher:
         return True
 
     def _error(self, sender: int, message: Message) -> bool:
-        """An RDMA_ERROR; True where it answers no call, but an option."""
+        """Process an RDMA_ERROR; True if it answers an option rather than a call."""
         calls = self.matching.directions[1 - sender].calls.get(message.header.xid)
         earlier = calls[0].call if calls else self.undirected[1 - sender].get(message.header.xid)
         if message.header.error == ERR_VERS:
@@ -385,7 +388,8 @@ class Dispatcher:
         return True
 
     def _is_call(self, sender: int, message: Message) -> bool | None:
-        """By the RPC header, the transport header or an open call of this XID; None where none of them decides."""
+        """Whether a message is a call, by RPC header, transport header or an open call with its XID; None if
+        undecided."""
         header = message.header
         procedure = header.procedure
         answers = header.xid in self.undirected[1 - sender]
@@ -399,7 +403,7 @@ class Dispatcher:
             return not self._returns_reply_chunk(sender, header)
         elif procedure == RDMA_NOMSG and not header.problem and header.reply:
             if self._never_called(sender):
-                return header.direction != REPLY  # a call that lacks its Read chunk
+                return header.direction != REPLY  # a call without its Read chunk
             if header.version == 2:
                 return False  # whatever its direction word says: a call would have a Read list
         if header.direction is not None:
@@ -414,14 +418,15 @@ class Dispatcher:
         return True if header.reads and not answers else None
 
     def _never_called(self, sender: int) -> bool:
-        """No call can have been sent to this end: it is the client, and all that the server sent was captured."""
+        """Whether no call can have been sent to this end: it is the client, and everything the server sent is
+        captured."""
         connection = self.conversation.connection
         unknown = (connection.gaps, connection.unread_packets, connection.unread_messages, self.undirected)
         none_unknown = connection.start_known and not any(of_end[1] for of_end in unknown)
         return sender == 0 and none_unknown and not self.matching.directions[1].sent
 
     def _returns_reply_chunk(self, sender: int, header: TransportHeader) -> bool:
-        """It returns the Reply chunk of an open call, so it is a reply, whatever else it carries."""
+        """Whether a message returns the Reply chunk of an open call, which makes it a reply."""
         calls = self.matching.directions[1 - sender].calls.get(header.xid)
         given = calls[0].call.header.reply if calls and calls[0].call is not None else None
         if given is None or header.reply is None:
@@ -429,13 +434,14 @@ class Dispatcher:
         return [segment.handle for segment in given.segments] == [segment.handle for segment in header.reply.segments]
 
     def _undirected(self, sender: int, message: Message) -> None:
-        """Neither call nor reply by its own words, and no call with its XID is open."""
+        """Process a message that neither its headers nor an open call show to be a call or a reply."""
         xid = message.header.xid
         earlier = self._directed(1 - sender, xid)
-        # Calls from before the capture are answered first.
+        # The first replies in a capture are to calls from before it.
         missing = self.conversation.connection.gaps[sender] or not self.matching.directions[sender].replied
         if earlier is not None and sender == 0 and missing and self.matching.call_unseen(sender, message):
-            # The reply to a call that is not in the capture and the next call with its XID look like a callback.
+            # This looks like a callback and its reply, but can be a reply to an uncaptured call and the next call with
+            # its XID.
             self._drop_undirected(earlier)
             earlier = None
         if earlier is not None:
@@ -454,7 +460,7 @@ class Dispatcher:
         self._count_undirected(sender, message, 1)
 
     def _directed(self, sender: int, xid: int) -> Message | None:
-        """The message with this XID of which nothing said what it is, which becomes known now."""
+        """Take out the waiting message with this XID, if any, as its direction is known now."""
         messages = self.undirected[sender]
         message = messages.pop(xid, None) if isinstance(messages, dict) else None
         if message is not None:

@@ -1,9 +1,8 @@
 """Memory that open calls advertised, and the RDMA Reads and Writes on it (RFC 8166, 3.4.3).
 
-By owner, handle and address, and only while the call is open: never by packet counts or by handle alone.  A client may
-use one buffer for call after call.  A send queue executes in order, so an RDMA Write belongs to the next reply of its
-initiator that returns its segment; an RDMA Read belongs to a call before it.
-"""
+Transfers are matched by owner, handle and address, and only while the call is open: never by packet counts or by handle
+alone.  A client may use one buffer for call after call.  A send queue executes in order, so an RDMA Write belongs to
+its initiator's next reply that returns the segment; an RDMA Read belongs to a call before it."""
 
 from __future__ import annotations
 
@@ -19,18 +18,18 @@ from .rpcs import ChunkUse, Rpc, SegmentUse
 from .segment_table import MAX_TOUCHED, AdvertisedSegment, SegmentTable
 
 REORDERED = 256
-"""Frames within which a capture may show an effect before its cause."""
+"""Frames by which a capture may show an effect before its cause."""
 
 
 UNBOUNDED = 1 << 62
 MAX_CONTESTED = 4096
-"""Operations on memory that several open calls share, which wait for the replies to these calls."""
+"""Operations, on memory that several open calls share, that wait for the replies to these calls."""
 MAX_COMPARED = 1 << 16
-"""Segments of a call times Operations that are compared when its reply comes."""
+"""Limit of segments of a call times Operations to compare when its reply comes."""
 
 
 class AdvertisedMemory:
-    """What memory the calls of one connection advertise, and which Reads and Writes touched it."""
+    """The memory that the calls of one connection advertise, and the Reads and Writes that touched it."""
 
     __slots__ = ("_connection", "contested", "contested_count", "segments", "strangers", "unplaced", "unplaced_count")
 
@@ -39,16 +38,16 @@ class AdvertisedMemory:
         self.segments = SegmentTable(), SegmentTable()
         """Open segments, by owner."""
         self.unplaced: list[Operation] = []
-        """The last Reads and Writes outside all advertised memory, without those that a reply claimed."""
+        """The latest Reads and Writes outside all advertised memory, unless a reply claimed them."""
         self.unplaced_count = 0
         self.strangers: list[tuple[int, int]] = []
-        """The last replies whose calls are not known: who sent them, and where in the order of that end."""
+        """The latest replies without a known call: sender, and position in the order of what it sent."""
         self.contested: tuple[dict[int, dict[Operation, None]], ...] = ({}, {})
-        """By owner and handle: Operations that more than one open call may claim."""
+        """By owner and handle: Operations that several open calls may claim."""
         self.contested_count = 0
 
     def withdraw(self, owner: int, rpc: Rpc, begun: bool = True) -> None:
-        """The call is no longer open; ``begun``: as of ``unanswered``."""
+        """Remove the segments of a call that is no longer open; ``begun``: see ``unanswered``."""
         segments = self.segments[owner]
         segments.remove(rpc)
         if rpc.reply is None:
@@ -62,13 +61,14 @@ class AdvertisedMemory:
                     self.contested_count -= len(self.contested[owner].pop(handle))
 
     def forget(self, before: int) -> None:
-        """No call will show up any more that advertised memory for Operations before that time (ns)."""
+        """Drop Operations before time ``before`` (ns): no call that advertised their memory will come any more."""
         while self.unplaced and self.unplaced[0].last_time < before:
             del self.unplaced[0]
 
     def unanswered(self, rpc: Rpc, begun: bool) -> None:
-        """The call ends without a reply: what the capture shows before it may be for an earlier call; where the reply
-        may be missing, what follows may be for a later one.  ``begun``: what was replied before the call is known."""
+        """Keep only the sure Operations of a call that ends without a reply: what the capture shows before the call may
+        be for an earlier one, and once its reply may be missing, the rest for a later one.  ``begun``: replies before
+        the call are in the capture, or known to be missing."""
         assert rpc.call is not None
         call = rpc.call.operation
         gaps = [
@@ -88,7 +88,8 @@ class AdvertisedMemory:
                 use.operations[:] = sure
 
     def release(self, owner: int) -> None:
-        """No more replies come: for which call an Operation was that none claimed is undecidable."""
+        """No more replies come: mark segments with unclaimed Operations as contested, as nothing decides whose they
+        are."""
         for operations in self.contested[owner].values():
             for operation in operations:
                 for entry in self._touched(owner, operation):
@@ -97,7 +98,7 @@ class AdvertisedMemory:
         self.contested[owner].clear()
 
     def clear(self, owner: int) -> None:
-        """All calls of this end are over."""
+        """Drop all segments of one end, when its calls are over."""
         self.segments[owner].clear()
 
     def advertise(self, owner: int, rpc: Rpc, header: TransportHeader) -> None:
@@ -105,7 +106,7 @@ class AdvertisedMemory:
         self.segments[owner].add(rpc)
 
     def transfer(self, operation: Operation) -> None:
-        """A Read or Write was issued: find the segments it touches."""
+        """Attach a Read or Write to the advertised segments it touches, or keep it as unplaced."""
         if not self._place(operation):
             self.unplaced.append(operation)
             if len(self.unplaced) > REORDERED:
@@ -113,7 +114,7 @@ class AdvertisedMemory:
             self.unplaced_count += 1
 
     def place_late(self, rpcs: Iterable[Rpc]) -> None:
-        """Find RDMA Writes that followed the replies of these: nothing was advertised any more when they came."""
+        """Attach RDMA Writes that followed the replies of ``rpcs``, when their memory was no longer advertised."""
         if not self.unplaced or not rpcs:
             return
         writes: dict[tuple[int, int], list[Operation]] = {}
@@ -143,7 +144,7 @@ class AdvertisedMemory:
             self.unplaced.extend(remaining)
 
     def _place(self, operation: Operation) -> bool:
-        """Attach a Read or Write to the segments it touches; False where no call advertised them."""
+        """Attach a Read or Write to the segments it touches; False if no call advertised them."""
         owner = 1 - operation.initiator
         touched = self._touched(owner, operation)
         if len(touched) == 1:
@@ -163,7 +164,7 @@ class AdvertisedMemory:
         return self.segments[owner].touched(operation.kind, operation.handle, operation.address, _end(operation))
 
     def _contest(self, owner: int, operation: Operation) -> None:
-        """The Operation waits for the first reply to a call that advertised its memory."""
+        """Keep an Operation until the first reply to a call that advertised its memory."""
         waiting = self.contested[owner].setdefault(operation.handle, {})
         waiting[operation] = None
         self.contested_count += 1
@@ -190,15 +191,17 @@ class AdvertisedMemory:
             self.claim(rpc.reply)
 
     def was_read_before(self, rpc: Rpc, reply: Operation) -> bool:
-        """Before the reply its sender read memory that the call offers; no other call is known to have had it."""
+        """Whether the reply's sender had read memory that the call offers, and no other call is known to have had
+        it."""
         handles = {use.advertised.handle for chunk in rpc.chunks if chunk.kind == "read" for use in chunk.segments}
         reads = [operation for operation in self.unplaced if operation.kind is READ and operation.handle in handles]
         return any(self._lead(read, self._at(reply)) > 0 for read in reads if read.initiator == reply.initiator)
 
     def _settle_early(self, rpc: Rpc) -> None:
-        """Operations that the capture shows before the call, by their frames or times, where several interfaces do so.
+        """Decide about Operations that the capture shows before their call, by frame or, with several interfaces, by
+        time.
 
-        They are for this call if no other reply can lie between them and its own; else maybe for an earlier call.
+        They belong to this call if no other reply can lie between them and its own; else they may be an earlier call's.
         """
         assert rpc.call is not None and rpc.reply is not None
         call, reply = rpc.call.operation, rpc.reply.operation
@@ -208,7 +211,7 @@ class AdvertisedMemory:
         unplaced: dict[tuple[Kind, int], list[Operation]] = {}
         for operation in self.unplaced:
             lead = self._lead(operation, self._at(reply))
-            # A Read that is early by its time, too, was for the call of a reply that follows it.
+            # A Read earlier by time, too, belongs to the call of a reply that follows it.
             other = operation.kind is READ and operation.first_time < call.first_time and lead > nearest
             if lead > 0 and not other and call.first_frame - operation.first_frame <= REORDERED:
                 unplaced.setdefault((operation.kind, operation.handle), []).append(operation)
@@ -219,7 +222,7 @@ class AdvertisedMemory:
                 early = [operation for operation in use.operations if operation.first_time < call.first_time]
                 early += unplaced.get((kind, use.advertised.handle), ())
                 if early:
-                    # What only its time shows to be early may be for a call that is not in the capture.
+                    # An Operation that is early only by its time may belong to a call that is not in the capture.
                     doubted = use.contested or (
                         unseen
                         and any(
@@ -237,7 +240,7 @@ class AdvertisedMemory:
     def _place_early(
         self, use: SegmentUse, kind: Kind, early: list[Operation], reply: Operation, sure: int
     ) -> Iterator[Operation]:
-        """Place those of ``early`` that are for a segment, the last first."""
+        """Attach the Operations of ``early`` that belong to a segment, from the last to the first, and yield them."""
         _, length, start = use.advertised
         end = start + (length if kind is READ else min(length, use.returned or 0))
         own = [operation for operation in use.operations if operation not in early]
@@ -246,7 +249,7 @@ class AdvertisedMemory:
             reached.add(operation.address, _end(operation))
         for operation in sorted(early, key=_first_frame, reverse=True):
             low, high = max(start, operation.address), min(end, _end(operation))
-            if low >= high or not reached.missing(low, high):  # Nothing of it counts: it was written again since.
+            if low >= high or not reached.missing(low, high):  # It was overwritten since.
                 continue
             if self._lead(operation, self._at(reply)) < sure:
                 reached.add(low, high)
@@ -257,16 +260,16 @@ class AdvertisedMemory:
         use.operations[:] = sorted(own, key=_first_frame)
 
     def _at(self, operation: Operation) -> int:
-        """Where in the order of its initiator: a PSN, or a position in the TCP stream."""
+        """An Operation's position in the order of its initiator: a PSN, or a TCP stream position."""
         return operation.position if self._connection.of_tcp else operation.psn
 
     def _lead(self, operation: Operation, at: int) -> int:
-        """How far before that place an Operation is."""
+        """How far an Operation is before position ``at``; negative if after."""
         start = self._at(operation)
         return at - start if self._connection.of_tcp else PSN.unwrap(start, at) - start
 
     def _unbroken(self, reply: Operation) -> int:
-        """How far before a reply the capture is known to have every request of its initiator."""
+        """The distance before a reply within which the capture has every request of the reply's sender."""
         gaps, sender = self._connection.gaps[reply.initiator], reply.initiator
         leads = [-self._lead(reply, gap.start) for gap in gaps]
         unread, first = self._connection.unread_packets[sender], self._connection.unread_from[sender]
@@ -276,14 +279,14 @@ class AdvertisedMemory:
         return min([lead for lead in leads if lead > 0], default=UNBOUNDED)
 
     def _nearest_stranger(self, reply: Operation) -> int:
-        """How far before a reply the last one is whose call is not known."""
+        """The distance from a reply back to the nearest reply of its sender without a known call."""
         leads = [-self._lead(reply, at) for sender, at in self.strangers if sender == reply.initiator]
         return min([lead for lead in leads if lead > 0], default=UNBOUNDED)
 
     def claim(self, reply: Message, stranger: bool = False) -> tuple[Operation, ...]:
-        """The RDMA Writes before a reply on what it returns, which no later reply may have; they are unplaced.
+        """Take the unplaced RDMA Writes before a reply on the memory it returns: no later reply may have them.
 
-        ``stranger``: its call is not known, and the Writes may have been taken for those of calls that are open.
+        ``stranger``: the reply's call is unknown, and open calls may have been given these Writes by mistake.
         """
         sender, at = reply.operation.initiator, self._at(reply.operation)
         if stranger:
@@ -308,16 +311,16 @@ class AdvertisedMemory:
         return tuple(claimed)
 
     def note_stranger(self, sender: int, at: int) -> None:
-        """A reply was sent there, and its call is not known."""
+        """Remember a reply without a known call, sent at position ``at``."""
         self.strangers = [*self.strangers[1 - REORDERED :], (sender, at)]
 
     def found_call(self, reply: Message, claimed: Iterable[Operation]) -> None:
-        """The call of a reply is known now: what it had claimed may be for that."""
+        """The call of a reply is known now: give back what the reply had claimed, as it may be the call's."""
         self.unplaced[:0] = claimed
         self.strangers = [at for at in self.strangers if at != (reply.operation.initiator, self._at(reply.operation))]
 
     def _withhold(self, owner: int, handle: int, start: int, end: int) -> dict[Operation, None]:
-        """Take RDMA Writes on this memory from the open calls that have them, or that contest them."""
+        """Take the RDMA Writes on this memory away from the open calls that have or contest them."""
         waiting = self.contested[owner].get(handle, {})
         lists = [entry.use.operations for entry in self.segments[owner].touched(WRITE, handle, start, end)]
         withheld: dict[Operation, None] = {}
@@ -336,7 +339,7 @@ class AdvertisedMemory:
         return withheld
 
     def _claim(self, owner: int, rpc: Rpc, handle: int, waiting: dict[Operation, None]) -> None:
-        """Several open calls advertised the same memory: the first one answered takes the Operations."""
+        """Give Operations on memory that several open calls advertised to the first of them that is answered."""
         uses = [
             (chunk.kind, use, IntervalSet())
             for chunk in rpc.chunks
@@ -359,13 +362,13 @@ class AdvertisedMemory:
                 low, high = use.advertised.offset, use.advertised.offset + use.advertised.length
                 if (kind == "read") is not (operation.kind is READ) or start >= high or end <= low:
                     continue
-                # Read twice: the second time for another of the calls.  Nothing returned: nothing of it was written.
+                # Read twice: the second Read is for another call.  Nothing returned: this call's memory is unwritten.
                 if reached.missing(start, end) != [(start, end)] if kind == "read" else not use.returned:
                     continue
                 lead = self._lead(operation, self._at(reply))
                 if kind == "read" and operation.first_time < call.first_time and lead > nearest:
                     continue
-                if lead >= sure:  # A reply of which nothing is seen may have taken it.
+                if lead >= sure:  # A reply that is missing from the capture may have taken it.
                     use.contested = True
                     continue
                 reached.add(start, end)
@@ -379,7 +382,7 @@ class AdvertisedMemory:
                 use.operations.sort(key=_first_frame)
 
     def _contest_rewritten(self, owner: int, written: list[SegmentUse], waiting: dict[Operation, None]) -> bool:
-        """Where shared memory was written more than once, which RDMA Write is for which of the calls is undecidable."""
+        """Contest shared memory that was written more than once: which Write is for which call is undecidable."""
         rewritten = False
         for use in written:
             low, high = use.advertised.offset, use.advertised.offset + use.advertised.length
@@ -401,9 +404,9 @@ class AdvertisedMemory:
 
 
 def advertised_chunks(header: TransportHeader) -> list[ChunkUse]:
-    """The chunks of a call, to note what is transferred through them."""
+    """The chunks that a call advertises, as ChunkUse without transfers."""
     by_position: dict[int, ChunkUse] = {}
-    for read in header.reads:  # parts of a Read chunk may stand apart in the list
+    for read in header.reads:  # segments of one Read chunk need not be adjacent in the list
         chunk = by_position.setdefault(read.position, ChunkUse("read", read.position, []))
         chunk.segments += [SegmentUse(segment) for segment in read.segments]
     chunks = list(by_position.values())
@@ -414,7 +417,7 @@ def advertised_chunks(header: TransportHeader) -> list[ChunkUse]:
 
 
 def note_returned(rpc: Rpc, header: TransportHeader) -> None:
-    """What a reply returns of the call's Write and Reply chunks."""
+    """Note how much of the call's Write and Reply chunks a reply returns."""
     writes = [chunk for chunk in rpc.chunks if chunk.kind == "write"]
     pairs = [*zip(writes, header.writes, strict=False)]
     if header.reply:
@@ -444,7 +447,7 @@ def _first_frame(operation: Operation) -> int:
 
 
 def unwritten(rpc: Rpc) -> bool:
-    """Whether the reply returns bytes of memory that were not written, as far as the capture shows."""
+    """Whether the reply returns more bytes than the captured RDMA Writes wrote."""
     return any(
         sum([operation.length for operation in use.operations]) < min(use.returned, use.advertised.length)
         for chunk in rpc.chunks
@@ -454,7 +457,7 @@ def unwritten(rpc: Rpc) -> bool:
 
 
 def reads_closed(rpc: Rpc) -> bool:
-    """Whether no Read response is outstanding."""
+    """Whether no RDMA Read of the RPC has responses outstanding."""
     for chunk in rpc.chunks:
         if chunk.kind == "read":
             for use in chunk.segments:
@@ -465,7 +468,7 @@ def reads_closed(rpc: Rpc) -> bool:
 
 
 def doubt_responses(rpc: Rpc) -> None:
-    """Take back the RDMA Reads whose responses may be those of later ones: a reply shows what its sender had read."""
+    """Take back RDMA Reads whose responses may be those of later Reads, unless the reply shows that they were there."""
     replied = 0 if rpc.reply is None else rpc.reply.operation.first_frame
     for chunk in rpc.chunks:
         for use in chunk.segments:

@@ -1,7 +1,7 @@
-"""What happens in one batch, row by row in the order of events: the loop of the machine.
+"""The loop that analyses one batch, row by row in the order of events.
 
-An ordinary step is a few operations on dictionaries and lists of integers; what is more than rows say is a branch,
-which makes objects of the rows that it touches.
+An ordinary call, reply or transfer takes a few operations on dictionaries and lists of integers.  Whatever a row cannot
+express takes a branch that turns the rows concerned into objects.
 """
 
 from __future__ import annotations
@@ -40,44 +40,44 @@ from .sends import SendColumns
 from .transport_header import decode_header, record_header
 
 OpenSince = Callable[[Dispatcher], Sequence[int | None]]
-"""By endpoint, the first frame of a message of a connection that is not complete."""
+"""Per endpoint of the dispatcher's connection: the first frame of a message that is still incomplete, or None."""
 Event = tuple[int, Link, Operation]
-"""Frame number in whose place it stands, where, what."""
+"""The number of the frame that it counts at, its link, the Operation."""
 LinkRun = tuple[Link, Run]
 
 _READ, _WRITE = int(READ), int(WRITE)
 
 CALL, CHUNKED_CALL, REPLY, CHUNKED_REPLY, TRANSFER, SENT, EVENT = range(7)
-"""What happens: by rows; or by a Send or another Operation that is more than a row says."""
+"""Codes of events: calls, replies and transfers that are rows; a Send, or another Operation, that needs an object."""
 
 
 MAX_OPEN = 1 << 12
-"""Frames for which a call without a reply stays a row from batch to batch: it takes time in each of them."""
+"""Frames for which an unanswered call stays a row from batch to batch, each of which it costs time."""
 
 
 MAX_HELD = 64
-"""RDMA Reads and Writes on memory of one end that wait for its calls as rows."""
+"""RDMA Reads and Writes on one end's memory that may wait, as rows, for the call that advertises it."""
 
 
 def connection_number(link: Link) -> int:
-    """The connection of a link that has events."""
+    """The number of the connection of a link that has events."""
     assert link.connection is not None
     return link.connection.number
 
 
 class Sends(NamedTuple):
-    """Sends of one packet, a row each: first those of runs, then those that came as Operations, then calls that were
-    open before."""
+    """The Sends of a batch that fit in one packet, one row each: first those of runs, then those that came as
+    Operations, then the calls still open from earlier batches."""
 
     data: Bytes
     held: list[int]
-    """Indices among the events of those that came as Operations."""
+    """Indices among the events of the Sends that came as Operations."""
     fresh: int
-    """How many there are without the open calls."""
+    """Number of Sends without the open calls; ``places`` and ``ranks`` have this length."""
     places: Int64s
-    """Of these, in the order of events."""
+    """Frame numbers that the Sends count at in the order of events."""
     ranks: Int64s
-    """Of these, among those with one place."""
+    """Order of each Send among the events with the same place."""
     runs: list[SendRun]
     rows: Rows
     """PACKET rows."""
@@ -89,20 +89,20 @@ class Sends(NamedTuple):
     """Index in the run."""
     read: SendColumns
     procedures: Int64s
-    """Of calls that can be rows the index into the names of procedures; else -1."""
+    """For calls that can be rows the index of the procedure's name; else -1."""
     unfinished: NDArray[np.bool_]
-    """Calls that are truncated inside the last operation of a COMPOUND, or before the first."""
+    """Calls truncated within the last operation of a COMPOUND, or before the first."""
     replies: NDArray[np.bool_]
-    """Those that can be rows."""
+    """Replies that can be rows."""
 
     @property
     def slots(self) -> Int64s:
-        """Twice the index of the connection, and one more where the server calls; of what is neither call nor reply,
-        where it sends."""
+        """Twice the index of the connection, plus 1 if the caller is the server; a Send that is neither call nor reply
+        counts as its sender's."""
         return self.link << 1 | np.where(self.replies, 1 - self.sender, self.sender)
 
     def place(self, at: int) -> tuple[int, int]:
-        """Who sent it, and where in the order of that end."""
+        """The sender, and the Send's position in the order of what that end sent: a PSN or a stream position."""
         positions = self.runs[int(self.run[at])].positions
         position = self.rows["psn"][at] if positions is None else positions[self.row[at]]
         return int(self.sender[at]), int(position)
@@ -110,7 +110,7 @@ class Sends(NamedTuple):
     def message(self, at: int) -> Message:
         """The Send as an object."""
         operation = self.runs[int(self.run[at])].operation(int(self.row[at]))
-        # Its own payload may have been dropped since.
+        # The run may have dropped its own payload since.
         data, start = self.data.data, int(self.rows["payload"][at])
         end = start + int(self.rows["captured"][at])
         bare = not self.read.header[at]
@@ -120,7 +120,7 @@ class Sends(NamedTuple):
 
 
 class RowBatch:
-    """What happens in one batch."""
+    """The calls, replies, transfers and other events of one batch."""
 
     def __init__(
         self,
@@ -134,29 +134,29 @@ class RowBatch:
         opened: Sequence[OpenCalls],
         open_since: OpenSince,
     ) -> None:
-        """``ranks``: ``event_ranks``; ``opened``: the calls that were open before."""
+        """``ranks``: from ``event_ranks``; ``opened``: calls left open by earlier batches."""
         self._sends, self._numbers, self._open_since = sends, numbers, open_since
         self._events = events
         self._memory: dict[int, int] = {}
-        """Slot << 32 | handle -> the segment of an open call that is a row."""
+        """Slot << 32 | handle -> the segment, advertised by an open call that is a row."""
         self._closed: dict[int, int] = {}
-        """The same -> the pair that has it: what was answered, where a listener is."""
+        """Slot << 32 | handle -> the answered pair that had advertised it; only kept for a listener."""
         self._call, self._reply = array("q"), array("q")
-        """The pairs: calls and replies that are rows."""
+        """The calls and the replies of the pairs that are rows."""
         self.alone: list[tuple[int, int]] = []
-        """Replies that ended as rows, as their calls are not in the capture, and the numbers of their RPCs."""
+        """Replies that ended as rows because their calls are not in the capture, with the numbers of their RPCs."""
         self._noted = {number for open_calls in opened for number in open_calls.numbers}
         self._gone: set[int] = set()
         """Pairs that became objects."""
         self._turn = 0
-        """So many transfers and replies with chunks waited for their calls."""
+        """Counts the transfers and replies with chunks that waited for their calls."""
         self._shown: set[int] = set()
-        """These replies."""
+        """Replies with chunks that wait for their calls."""
         self._again: set[int] | None = None
-        """Slot << 32 | XID of calls that share these with another of the batch; None before this was asked for."""
+        """Slot << 32 | XID of calls whose XID occurs twice in the batch; None until first needed."""
         listeners = [dispatcher.listener for dispatcher in dispatchers]
         self._reading = np.array([listener is not None and listener.reads_bytes for listener in listeners], np.bool_)
-        """Connections whose listener reads bytes."""
+        """By connection: its listener reads bytes."""
         self._order(sends, runs, events, ranks, index, opened)
         size, calling = len(sends.rows), np.zeros(2 * len(dispatchers), np.bool_)
         calling[(sends.link << 1 | sends.sender)[sends.procedures >= 0]] = True
@@ -173,7 +173,7 @@ class RowBatch:
         index: Mapping[int, int],
         opened: Sequence[OpenCalls],
     ) -> None:
-        """All that happens, in its order: code, slot, XID or handle, index, place."""
+        """Sort everything by place: event code, slot, XID or handle, index."""
         parts: list[tuple[Int64s, ...]] = []
         single = np.ones(len(events), np.bool_)
         count = sends.fresh
@@ -208,18 +208,18 @@ class RowBatch:
         else:
             order = np.lexsort((columns[1], columns[0]))
             place, owner = columns[0][order], columns[3][order] >> 1
-            # The frame that shows that another connection was silent for long stands for two: wherever batches end.
+            # A frame can also show that another connection went silent: break the tie alike wherever batches end.
             if some((place[1:] == place[:-1]) & (owner[1:] != owner[:-1])):
                 order = np.lexsort((columns[1], np.array([*index])[columns[3] >> 1], columns[0]))
         self._items = [columns[number].take(order).data for number in (2, 3, 4, 5)]
         self._last_place = int(columns[0][order[-1]]) if len(order) else 0
 
     def _columns(self, sends: Sends) -> None:
-        """What the loop looks up, as views of columns that are aligned: a number is made where it is asked for, as most
-        are once or never."""
+        """Make what the loop looks up memoryviews of aligned columns: they convert a number only when it is accessed,
+        and most are accessed once or never."""
         read, count = sends.read, len(sends.rows)
         self.numbers, self.orders = np.zeros((2, count), np.int64)
-        """The numbers of RPCs whose calls were rows, and the places among calls of these."""
+        """Per Send: the number of the RPC if the call was a row, and its order among the calls of its end."""
         self._drawn = self.numbers.data
         self._frames, self._sizes, self._times = (sends.rows[name].copy().data for name in ("frame", "length", "time"))
         self._senders, self._xids = sends.sender.data, read.xids.data
@@ -232,13 +232,13 @@ class RowBatch:
             segments[name].copy().data for name in ("send", "list", "handle", "length", "offset")
         )
         self._reached = segments["offset"].copy().data
-        """Of each segment up to which address it was read or written."""
+        """Per segment: the address up to which it was read or written."""
         self.returned = np.full(len(segments), -1)
         self._segments = (
             self._firsts, self._lists, self._handles, self._offsets, self._lengths, self._reached, self.returned.data
         )  # fmt: skip
         self.carried: defaultdict[int, list[int]] = defaultdict(list)
-        """Of the segments of calls the transfers on them."""
+        """Per segment of a call: the transfers on it."""
         self._kinds = np.where(segments["list"] == READ_LIST, _READ, _WRITE).data
         self._limits = (segments["offset"] + segments["length"]).data
         self._replied = read.counts[:, REPLY_CHUNK].copy().data
@@ -249,10 +249,10 @@ class RowBatch:
             rows["length"].copy().data,
             rows["first_time"].copy().data,
         )
-        """Of the transfers kind, address, length and time; another kind where one is more than a row."""
+        """Per transfer: kind (-1 if it is more than a row), address, length, time."""
 
     def _reopen_calls(self, sends: Sends, opened: Sequence[OpenCalls]) -> None:
-        """The calls that were open before are so now; those that are no rows any more are objects."""
+        """Reopen the calls left open by earlier batches; those that can no longer be rows become objects."""
         first, count = sends.fresh, len(sends.rows)
         self.numbers[first:] = [*chain.from_iterable([open_calls.numbers for open_calls in opened])]
         self.orders[first:] = [*chain.from_iterable([open_calls.orders for open_calls in opened])]
@@ -277,8 +277,8 @@ class RowBatch:
             self.callers[slot].look()
 
     def _count_gaps(self, sends: Sends) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
-        """Of each Send, how many gaps in what both ends sent are shown up to it, if only in part; how many are shown
-        wholly by then; and how many well before it."""
+        """Per Send, three counts of gaps in what either end sent: those that the capture has at least begun to show by
+        its frame, those fully shown by then, and those fully shown ``REORDERED`` frames earlier."""
         counts = np.zeros((3, len(sends.rows)), np.int64)
         for link_index, dispatcher in enumerate(self.callers.dispatchers):
             if any(gaps := dispatcher.conversation.connection.gaps):
@@ -290,7 +290,7 @@ class RowBatch:
         return counts[0].data, counts[1].data, counts[2].data
 
     def happen(self) -> None:
-        """Let everything in the batch happen, in order."""
+        """Process all events of the batch in order."""
         callers, numbers = self.callers, self._numbers
         drawn, chunked = self._drawn, self._chunked
         gaps_shown, gaps_before, gaps_well_before = self._gaps_shown, self._gaps_before, self._gaps_well_before
@@ -369,7 +369,7 @@ class RowBatch:
             elif (
                 code == TRANSFER
                 and (segment := memory.get(slot << 32 | key)) is not None
-                and (address := moved_at[at]) == reached[segment]  # Where the last one before it ended.
+                and (address := moved_at[at]) == reached[segment]  # It continues where the previous transfer ended.
                 and moved_by[at] == kinds[segment]
                 and (end := address + moved[at]) <= limits[segment]
                 and moved_when[at] >= sent[segment]
@@ -400,8 +400,8 @@ class RowBatch:
                 self._finish(caller)
 
     def left(self, links: Sequence[Link], frames: int = MAX_OPEN) -> dict[int, OpenCalls]:
-        """The calls that are open behind the batch, on ``links``, by connection number; but those from before its last
-        ``frames`` become objects."""
+        """The calls still open after the batch, by connection number, for ``links``; calls older than the last
+        ``frames`` frames become objects instead."""
         sends, open_calls = self._sends, dict[int, OpenCalls]()
         since = self._last_place - frames if frames else LATE
         for link_index, link in enumerate(links):
@@ -441,10 +441,10 @@ class RowBatch:
         )
 
     def _make_others(self, caller: CallerRows, slot: int, kept: Collection[int]) -> None:
-        """Open calls become objects, but for some."""
+        """Turn the open calls that are not in ``kept`` into objects."""
         ordered = bool(caller.direction.calls)
         for call in [call for call in caller.open.values() if call not in kept]:
-            # It may wait for long, and the batch that its bytes are in is large.
+            # It may stay open for long: keep a copy of its bytes, not the large batch they are in.
             self._make(caller, slot, call).detach()
         if ordered:
             calls = caller.direction.calls
@@ -453,7 +453,7 @@ class RowBatch:
             calls.update(arranged)
 
     def _begins(self, slot: int, code: int, xid: int, send: int) -> bool:
-        """Whether a call or reply can be a row though it is not settled what the connection carries."""
+        """Whether a call or reply can be a row although the connection's protocol or version is not settled yet."""
         use = VersionUse(self._frames[send], self._senders[send], 1, xid, self._sizes[send])
         taken = self.callers[slot].dispatcher.takes_row(use, code <= CHUNKED_CALL)
         for mine in (slot & ~1, slot | 1) if taken else ():
@@ -462,13 +462,13 @@ class RowBatch:
         return taken
 
     def _place(self, code: int, at: int) -> int:
-        """In the order of events."""
+        """The event's place in the order of events, a frame number."""
         if code == EVENT:
             return self._events[at][0]
         return int(self.transfers.rows["place"][at] if code == TRANSFER else self._sends.places[at])
 
     def _note_elsewhere(self) -> None:
-        """The numbers that were drawn in another place than that of the Send's frame, or where that of another was."""
+        """Note where numbers were drawn for Sends that count at another frame than their own, or share such a frame."""
         elsewhere = self._sends.places != self._sends.rows["frame"][: self._sends.fresh]
         if some(elsewhere):
             elsewhere |= np.isin(self._sends.places, self._sends.places[elsewhere])
@@ -477,7 +477,7 @@ class RowBatch:
                 self._note(self._drawn[at], at)
 
     def _note(self, number: int, send: int) -> None:
-        """No row will tell where the number of an RPC was drawn: it was by this Send."""
+        """Note that this Send drew the number of an RPC: no row will show where."""
         if self._numbers.keeps_places and number not in self._noted:
             self._noted.add(number)
             self._numbers.made(number, int(self._sends.places[send]))
@@ -485,7 +485,7 @@ class RowBatch:
     # Memory
 
     def _offer(self, caller: CallerRows, slot: int, call: int) -> bool:
-        """The call advertises memory; False where any of it is advertised already."""
+        """Advertise the memory of a call; False, and nothing advertised, if some of it already is."""
         memory, handles, known = self._memory, self._handles, caller.matching.known_memory
         first, behind = self._firsts[call], self._firsts[call + 1]
         offered = known.segments[caller.caller] if known is not None else ()
@@ -500,12 +500,12 @@ class RowBatch:
         return True
 
     def _withdraw(self, slot: int, call: int) -> None:
-        """It is no longer open as a row."""
+        """Unregister the memory of a call that is no longer open as a row."""
         for segment in range(self._firsts[call], self._firsts[call + 1]):
             del self._memory[slot << 32 | self._handles[segment]]
 
     def _completes(self, caller: CallerRows, slot: int, call: int, reply: int) -> bool:
-        """A reply returns the memory of the call, and all of it was read and written."""
+        """Whether a reply returns the call's memory, all of it transferred, so that the pair can stay rows."""
         return (
             self._completes_early(caller, slot, call, reply)
             if caller.early
@@ -513,7 +513,7 @@ class RowBatch:
         )
 
     def _returns(self, caller: CallerRows, slot: int, call: int, reply: int) -> bool:
-        """The same, where no transfer on it came before the call."""
+        """``_completes`` for a call without transfers that came before it."""
         firsts, lists, handles, offsets, lengths, reached, returned = self._segments
         first, behind, at, end = firsts[call], firsts[call + 1], firsts[reply], firsts[reply + 1]
         if at < end and (chunks := self._replied[reply]) and chunks != self._replied[call]:
@@ -544,7 +544,7 @@ class RowBatch:
         return True
 
     def _is_whole_transfer(self, call: int, reply: int) -> bool:
-        """The reply came by one RDMA Write through the only chunk, of one segment, and invalidates no other."""
+        """Whether one RDMA Write filled the call's only segment, a Reply chunk, and no other handle is invalidated."""
         segment = self._firsts[call]
         row = self._sends.rows[reply]
         return (
@@ -557,7 +557,7 @@ class RowBatch:
     # What is more than rows say
 
     def _otherwise(self, code: int, slot: int, key: int, at: int) -> None:
-        """Let an Operation happen that is more than rows say."""
+        """Process an event that rows cannot express, through the dispatcher."""
         both = self.callers[slot & ~1], self.callers[slot | 1]
         self._log(both[0])
         if code == TRANSFER:
@@ -566,7 +566,7 @@ class RowBatch:
             if segment is not None:
                 self._make(self.callers[slot], slot, self._owners[segment])
             pair = self._closed.pop(slot << 32 | key, None)
-            if pair is not None and pair not in self._gone:  # A listener may ask what comes behind the reply.
+            if pair is not None and pair not in self._gone:  # A listener may ask about transfers after the reply.
                 place = self._numbers.place
                 self._gone.add(pair)
                 self.end(self._call[pair], self._reply[pair])
@@ -587,7 +587,7 @@ class RowBatch:
             caller.look()
 
     def _take(self, both: Sequence[CallerRows], operation: Operation) -> None:
-        """Let an Operation happen, to which replies that were shown are of calls that are not known."""
+        """Give an Operation to the dispatcher, which meanwhile counts the early replies as replies without a call."""
         memory = both[0].matching.known_memory if both[0].shown or both[1].shown else None
         if memory is None:
             both[0].dispatcher.take(operation)
@@ -598,8 +598,8 @@ class RowBatch:
         memory.strangers = [stranger for stranger in memory.strangers if stranger not in shown]
 
     def _prepare(self, slot: int, xid: int, chunked: bool) -> None:
-        """A Send with this XID is to happen: what it may touch becomes objects, where it may have chunks all calls that
-        have."""
+        """Before a Send with this XID is processed: turn what it may touch into objects; if it may have chunks, also
+        all open calls that have chunks."""
         ends = slot & ~1, slot | 1
         if chunked or any(self.callers[mine].shown.get(xid, (-1,))[0] in self._shown for mine in ends):
             self._hand_over(slot)
@@ -622,7 +622,7 @@ class RowBatch:
                     self._make(caller, mine, call)
 
     def _tell(self, callers: Sequence[CallerRows]) -> None:
-        """Let ``Matching`` know what happened in rows."""
+        """Bring ``Matching`` up to date with the calls and replies processed as rows."""
         frames, credits, orders = self._frames, self._sends.read.credits, self.orders.data
         for caller in callers:
             direction, called, answered = caller.direction, caller.called, caller.answered
@@ -646,7 +646,7 @@ class RowBatch:
                 answered.clear()
 
     def _log(self, caller: CallerRows) -> None:
-        """Let the listener know what happened in rows."""
+        """Pass the calls and replies processed as rows to the listener."""
         if not caller.log:
             return
         sends, log = self._sends, caller.log
@@ -669,7 +669,7 @@ class RowBatch:
         caller.dispatcher.listener.rows_sent(sent)
 
     def tell_listeners(self, rows: RpcRows | None) -> None:
-        """The batch is over: which RPCs ended as rows."""
+        """Tell every listener which RPCs ended as rows in this batch."""
         parts: dict[int, Rows] = {}
         listening = [dispatcher for dispatcher in self.callers.dispatchers if dispatcher.listener is not None]
         if rows is not None and listening:
@@ -686,7 +686,7 @@ class RowBatch:
                 dispatcher.listener.rows_ended(mine, rows)
 
     def _make(self, caller: CallerRows, slot: int, call: int) -> Message:
-        """An open call becomes an object."""
+        """Turn an open call into an object."""
         self._hand_over(slot)
         self._tell((caller,))
         rpc = self._rpc(caller, call)
@@ -703,7 +703,7 @@ class RowBatch:
         return rpc.call
 
     def _rpc(self, caller: CallerRows, call: int) -> Rpc:
-        """A call as an object."""
+        """A new Rpc made of a call's row."""
         message = self._sends.message(call)
         conversation, header = caller.matching.conversation, message.header
         rpc = Rpc(self._drawn[call], conversation, caller.caller == 1, header.xid, message)
@@ -717,7 +717,7 @@ class RowBatch:
         return rpc
 
     def _answered(self, caller: CallerRows, call: int, reply: int) -> Rpc:
-        """The object of a pair."""
+        """A new Rpc made of a pair."""
         rpc = self._rpc(caller, call)
         rpc.reply = self._sends.message(reply)
         note_returned(rpc, rpc.reply.header)
@@ -727,7 +727,7 @@ class RowBatch:
         return rpc
 
     def _follows(self, caller: CallerRows, slot: int, code: int, xid: int, call: int) -> bool:
-        """Whether a reply that is shown before it answers this call: for sure, or unless there is another."""
+        """Whether the reply that is shown before this call answers it, at once or unless another reply comes."""
         reply, number, turn = caller.shown[xid]
         frames, times = self._frames, self._times
         shown = self._gaps_shown
@@ -739,7 +739,7 @@ class RowBatch:
         if clock_set_back(frames[reply], times[reply], frames[call], times[call]):
             return False
         behind = times[reply] < times[call]
-        if behind and self._was_answered(caller, slot, xid):  # It may answer a call with its XID that is missing.
+        if behind and self._was_answered(caller, slot, xid):  # The reply may be to a missing call with this XID.
             return False
         if code == CHUNKED_CALL or reply in self._shown:
             if not self._offer(caller, slot, call):
@@ -755,7 +755,7 @@ class RowBatch:
         return True
 
     def _was_answered(self, caller: CallerRows, slot: int, xid: int) -> bool:
-        """Whether one of the calls that were answered last had this XID."""
+        """Whether a recently answered call had this XID."""
         if self._again is None:
             calls = places(self._sends.procedures >= 0)
             keys = np.sort(self._sends.slots[calls] << 32 | self._sends.read.xids[calls])
@@ -766,14 +766,14 @@ class RowBatch:
         return xid in caller.direction.answered
 
     def _waits_behind(self, caller: CallerRows, call: int, reply: int) -> bool:
-        """Whether a call that is behind its reply by frame and time can wait with it as a row: no other with its XID is
-        missing, or from before the capture."""
+        """Whether a call that follows its reply by frame and time can wait with it as a row: no other call with its XID
+        can be missing or precede the capture."""
         frames, connection = self._frames, caller.dispatcher.conversation.connection
         missing = caller.gapped and call_may_be_missing(connection, caller.caller, frames[reply], frames[call])
         return bool(connection.start_known or caller.direction.replied) and not missing
 
     def _settle_behind(self, caller: CallerRows, place: int) -> None:
-        """The capture is at that place: calls behind their replies are theirs where no other came soon enough."""
+        """Match calls with the replies that precede them, if ``REORDERED`` frames before ``place`` brought no other."""
         for xid, call in [*caller.behind.items()]:
             reply = caller.shown[xid][0]
             if place - self._frames[reply] > REORDERED:
@@ -786,7 +786,7 @@ class RowBatch:
                 self._reply.append(reply)
 
     def _shows(self, caller: CallerRows, slot: int, reply: int) -> bool:
-        """Whether a reply with chunks can wait for its call as a row: nothing else is on the memory that it returns."""
+        """Whether a reply with chunks can wait for its call as a row: nothing else concerns the memory it returns."""
         if caller.gapped or caller.dispatcher.conversation.connection.unread_packets[1 - caller.caller]:
             return False
         known, foreign = caller.matching.known_memory, caller.foreign_memory()
@@ -801,7 +801,7 @@ class RowBatch:
         return True
 
     def _holds(self, caller: CallerRows, handle: int, transfer: int) -> bool:
-        """Whether a transfer on memory that no call has offered can wait for its call as a row."""
+        """Let a transfer on memory that no call has advertised wait for its call as a row; False if it cannot."""
         known = caller.matching.known_memory
         if not caller.ready or caller.log is not None or caller.gapped or caller.held >= MAX_HELD:
             return False
@@ -815,7 +815,7 @@ class RowBatch:
         return True
 
     def _completes_early(self, caller: CallerRows, slot: int, call: int, reply: int, turn: int | None = None) -> bool:
-        """The same, where some may have come before it; ``turn``: of a reply that did, too."""
+        """``_completes`` where transfers came before the call; ``turn``: that of the reply, if it came first, too."""
         moved_by, moved_at, moved, _ = self._moved
         frames = self.transfers.rows["first_frame"]
         segments = [*range(self._firsts[call], self._firsts[call + 1])]
@@ -847,8 +847,8 @@ class RowBatch:
     def _is_own(
         self, caller: CallerRows, call: int, reply: int, turn: int | None, transfers: Sequence[tuple[int, int]]
     ) -> bool:
-        """Whether what happened before a call on its memory, each with its turn, can be for no other; ``turn``: of a
-        reply that did, too."""
+        """Whether transfers that came before a call on its memory, each with its turn, can belong to no other call;
+        ``turn``: that of the reply, if it came before the call, too."""
         frames, times = self.transfers.rows["first_frame"], self._moved[3]
         frame, time = self._frames[call], self._times[call]
         until = self._turn if turn is None else turn
@@ -856,7 +856,7 @@ class RowBatch:
             return False
         first = min([int(frames[at]) for _, at in transfers], default=UNBOUNDED)
         if frame < min(first, self._frames[reply]) and all(times[at] >= time for _, at in transfers):
-            return True  # Only what was sent before it came late.
+            return True  # Frames are out of order, times are not: the call was sent first.
         connection, known = caller.dispatcher.conversation.connection, caller.matching.known_memory
         if caller.gapped or not connection.start_known or connection.unread_packets[1 - caller.caller]:
             return False
@@ -870,12 +870,12 @@ class RowBatch:
         return first >= frame - REORDERED
 
     def _returns_all(self, call: int, reply: int) -> bool:
-        """The reply returns memory, as much as the call offers to be written."""
+        """Whether the reply returns any memory, and as many segments as the call advertised for Writes."""
         offered, returned = self._sends.read.counts[[call, reply], WRITE_LIST:].sum(axis=1).tolist()
         return bool(returned) and offered == returned
 
     def _hand_over(self, slot: int) -> None:
-        """What waits for its call does so as objects: something else may be about its memory."""
+        """Turn transfers and replies that wait for their calls into objects: other events may concern their memory."""
         if not self._turn:
             return
         both, place = (self.callers[slot & ~1], self.callers[slot | 1]), self._numbers.place
@@ -891,7 +891,7 @@ class RowBatch:
                 self._wait(caller, xid)
 
     def _wait(self, caller: CallerRows, xid: int) -> None:
-        """A reply that was shown before its call waits for it as an object, or with it for another reply."""
+        """Let ``Matching`` hold a reply that came before its call, and the call if it came since."""
         self._tell((caller,))
         reply, number, _ = caller.shown.pop(xid)
         self._note(number, reply)
@@ -902,7 +902,7 @@ class RowBatch:
         caller.look()
 
     def _reopen(self, caller: CallerRows, xid: int) -> None:
-        """The RPC of a pair waits for a second reply, if it has not waited enough; or it is doubted."""
+        """Turn a pair into an object if its RPC is still to wait for a second reply, or its match is doubtful."""
         self._tell((caller,))
         waits = xid in islice(reversed(caller.beside), MAX_BESIDE_GAP)
         pair, latest = caller.beside.pop(xid)
@@ -917,7 +917,7 @@ class RowBatch:
         insort(caller.matching.unsettled.beside_gap, rpc, key=_reply_frame)
 
     def end(self, call: int, reply: int) -> None:
-        """The RPC of a pair has ended, and is more than a row says."""
+        """Turn a pair into an object and conclude it: rows cannot express how it ended."""
         caller = self.callers[int(self._sends.link[call]) << 1 | int(self._sends.sender[call])]
         rpc = self._answered(caller, call, reply)
         self._numbers.place = rpc.reply_frame
@@ -926,7 +926,7 @@ class RowBatch:
     # The end
 
     def _note_credits(self) -> None:
-        """What clients requested and servers granted."""
+        """Note the credits that clients requested and servers granted."""
         sends = self._sends
         for sender, at in enumerate((places(self.numbers), self._paired[1])):
             forward = at[(sends.sender[at] == sender) & (sends.read.credits[at] >= 0)] if len(at) else at
@@ -947,7 +947,7 @@ class RowBatch:
                 note(high)
 
     def _finish(self, caller: CallerRows) -> None:
-        """The batch is over."""
+        """Settle, at the end of the batch, what rows cannot keep waiting."""
         if caller.shown:
             self._end_shown(caller)
         for rpc in chain.from_iterable(caller.direction.calls.values()):
@@ -964,11 +964,11 @@ class RowBatch:
                 caller.matching.conclude(waiting.pop(0))
 
     def _end_shown(self, caller: CallerRows) -> None:
-        """The calls of replies that were shown did not come; those that waited enough end as rows."""
+        """End replies whose calls did not come as rows, if they waited long enough; let the others wait as objects."""
         matching, until = caller.matching, self._last_place - REORDERED
         connection, answered = matching.conversation.connection, matching.directions[caller.caller].answered
         if (since := self._open_since(caller.dispatcher)[caller.caller]) is not None:
-            until = min(until, since)  # It may be the call of what is behind it.
+            until = min(until, since)  # Any reply after it may be its reply.
         if not caller.ready or self._numbers.keeps_places or connection.reused_psns or connection.migrated_from:
             until = 0
         for xid, (reply, number, _) in [*caller.shown.items()]:
@@ -980,13 +980,13 @@ class RowBatch:
                 matching.end_alone(*self._sends.place(reply), frame)
 
     def pairs(self) -> tuple[Int64s, Int64s]:
-        """Calls and replies that stayed rows, in the order of replies."""
+        """Calls and replies that stayed rows, ordered by reply."""
         calls, replies = np.delete(self._paired, np.fromiter(self._gone, np.int64), axis=1)
         return calls, replies
 
     @cached_property
     def _paired(self) -> Int64s:
-        """The calls and the replies, once there are no more."""
+        """All pairs, calls in row 0 and replies in row 1; to be used when the loop is over."""
         return np.array((self._call, self._reply))
 
 
