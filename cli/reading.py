@@ -55,7 +55,7 @@ jobs_option = click.option(
     "--jobs",
     type=click.IntRange(1, MAX_JOBS),
     metavar="N",
-    help="Processes that analyse connections, divided among them by pairs of hosts; the results are those of one.",
+    help="Processes that analyse connections, divided by pairs of hosts; the results are those of one process.",
 )
 """How many processes read one file: docs/fleets.md."""
 
@@ -108,7 +108,7 @@ def follow_options(command: Callable[..., Any]) -> Callable[..., Any]:
         "--idle",
         type=DURATION,
         metavar="TIME",
-        help="With --follow: stop once the file has not grown for so long: 10s.",
+        help="With --follow: stop once the file has not grown for this long: 10s.",
     )(command)
     return click.option(
         "--follow", is_flag=True, help="The file is still being written: keep reading as it grows, until Ctrl-C."

@@ -128,8 +128,8 @@ def command(
     The table of each connection counts rules: passed, violated, cannot tell (the capture does not show enough) and
     not exercised (nothing happened that they judge); checks are the single judgements.
 
-    With filters only the RPCs that pass are judged, with all that is of them, and the setup of their connections; what
-    the others did still tells what was agreed, or missed.
+    With filters only the RPCs that pass and the setup of their connections are judged; the other RPCs still show what
+    was agreed, or missed.
 
     Exit status: 0 clean, 1 violations at or above --fail-on, 2 a file that cannot be used, 3 nothing to judge.
 

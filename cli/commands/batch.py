@@ -27,7 +27,7 @@ from ..terminal import EXIT_BAD_INPUT, complain, print_json, say
 @click.option(
     "--watch",
     is_flag=True,
-    help="Stay, and take the files of rings as they are whole, each as a capture of its own, until Ctrl-C or SIGTERM.",
+    help="Keep running until Ctrl-C or SIGTERM, and add each file of a ring once it is whole, as a separate capture.",
 )
 @click.option(
     "--compact", is_flag=True, help="Make one file of all small ones of a table and a day, also without PATTERN."
@@ -57,18 +57,17 @@ def command(
     """Analyse many captures of many hosts, each once, into one data set of Parquet files.
 
     PATTERN is a folder (all files *.pcap* in it and below), a file, or a pattern in quotes in which ** stands for any
-    folders; or a URL of such, 's3://captures/**/*.pcap*', with the extra rdmascope[remote].  The host of a capture is
-    the first folder below that of the pattern; of a file right in it, the file's name.  Files of dumpcap's ring
+    folders; or a URL of one, 's3://captures/**/*.pcap*', with the extra rdmascope[remote]. The host of a capture is the
+    first folder below the pattern's own; for a file directly in that folder, the file's name. Files of dumpcap's ring
     buffers, and those that tcpdump -C numbers, are one capture in the order of time.
 
-    DATASET can be read by every command that reads captures: report, diagnose, rpcs, sql and others ask its tables;
-    show, packets, extract, export, verify and others read the captures behind it, where they still are.  RPCs,
-    connections and frames are numbered over all its captures; report --by host compares the hosts, and in sql each
-    table has the columns host and capture.
+    Every command that reads captures takes DATASET: report, diagnose, rpcs, sql and others read its tables; show,
+    packets, export, verify and others read the original captures. RPCs, connections and frames are numbered over all
+    its captures; report --by host compares the hosts, and in sql each table has the columns host and capture.
 
-    The command can be stopped at any time and run again: captures that are in the data set, by their contents, are not
-    analysed again; those that grew or were rotated further replace what they were.  A file that cannot be read is
-    named, and costs the others nothing.  See docs/fleets.md.
+    The command can be stopped at any time and run again: captures already in the data set, by their contents, are not
+    analysed again; those that grew or were rotated further replace their earlier versions. A file that cannot be read
+    is named, and does not affect the others. See docs/fleets.md.
 
     Example: which client waited longest?
 
@@ -80,12 +79,12 @@ def command(
       $ rdmascope report fleet --by host
       ...
 
-    With --watch each file of a ring is a capture of its own, once a later one is there: so nothing is in the data set
-    twice when the ring drops its oldest file.  What goes on from file to file begins anew in the next.
+    With --watch each file of a ring becomes a separate capture once a later one exists, so that nothing is in the data
+    set twice when the ring drops its oldest file. RPCs that span two files lack their call or their reply.
 
-    DATASET may be a URL of a store that can be written, too, 's3://bucket/fleet'; several hosts may write to it at the
-    same time.  Small files become larger ones as captures are added, and all of them with --compact.  --scheduler gives
-    the captures to the workers of a Dask cluster, which reach them and DATASET under the same paths or URLs.
+    DATASET may also be a URL of a writable store, 's3://bucket/fleet'; several hosts may write to it at the same time.
+    Small files are merged as captures are added, and all of them with --compact. --scheduler gives the captures to the
+    workers of a Dask cluster, which must reach them and DATASET under the same paths or URLs.
 
     Exit status: 0 all captures are in the data set, 2 some could not be read.
     """

@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 @click.pass_context
 def command(ctx: click.Context, files: tuple[str, ...], where: str, ports: tuple[int, ...], force: str | None) -> None:
     """Walk through a capture on the terminal: RPCs, packets, connections, files and findings as lists, and beside them
-    the tree of what is chosen, its packets or its bytes, and what is wrong.
+    the tree of the selected row, its packets or its bytes, and what is wrong.
 
     Keys are those of most programs: arrows or h j k l, Tab for the next list, / to find, f to filter, s to sort, n for
-    the next error, Enter to go into something, Esc to come back, ? for all of them, q to quit. A mouse does, too. On
-    top are rates and latencies over time: drag over a part of it, and the lists have only that.
+    the next error, Enter to go into something, Esc to come back, ? for all of them, q to quit. The mouse works, too. At
+    the top are rates and latencies over time: drag over a part to limit the lists to it.
 
-    The lists fill while the capture is being read. What was marked or filtered can be written as a capture, or opened
-    in Wireshark.
+    The lists fill while the capture is being read. Marked or filtered RPCs can be written as a capture, or opened in
+    Wireshark.
 
     Example: look at the calls that took long
 

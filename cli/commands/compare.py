@@ -30,7 +30,7 @@ from ..views.tables import limit_lines
     multiple=True,
     type=MOMENTS,
     metavar="SINCE/UNTIL",
-    help="Of data sets, twice: calls of this time in A, and of that one in B, or in A again: 2026-11-01/2026-11-08.",
+    help="Data sets, twice: calls of this time in A, then of that time in B, or A again: 2026-11-01/2026-11-08.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line; see below.")
 @click.option("--rpcs", "each", is_flag=True, help="With --json: of the same traffic also each RPC, at both points.")
@@ -48,8 +48,8 @@ def command(
 ) -> None:
     """Compare two captures: of the same traffic at two points, or of two runs.
 
-    Which of the two it is follows from the packets. Where both captures show the same ones, as those of a client and
-    its server do, the command says where the time between them went, RPC by RPC:
+    The packets tell which of the two it is. If both captures show the same packets, as those of a client and its server
+    do, the command says where the time between them went, RPC by RPC:
 
     \b
       there    the calls' way from the client's capture point to the server's
@@ -61,15 +61,15 @@ def command(
     These parts add up to what the client waited. "there" and "back" depend on the offset of the two clocks and its
     drift, which are estimated from the packets, with their errors; their sum and the other parts do not.
 
-    Of saved tables or a data set, which hold no packets, it is two runs.  So are two spans of a data set, this week and
-    the week before; either end may be left out:
+    Saved tables and data sets, which hold no packets, are compared as two runs. So are two spans of a data set, this
+    week and the week before; either end may be left out:
 
     \b
       rdmascope compare fleet --span 2026-11-01/2026-11-08 --span 2026-11-08/
 
     Two runs, before and after an upgrade or of two clients, are compared procedure by procedure: counts, errors,
-    latencies with the test of Mann and Whitney, how payloads travelled; and what the diagnosis finds, what the ends
-    agreed, and which rules of the audit they broke, where that differs.
+    latencies (Mann-Whitney test), how payloads travelled; and where they differ in diagnosis, in what the ends agreed,
+    or in the rules of the audit that they broke.
 
     \b
     With --json; "schema" is rdmascope.TYPE/N:

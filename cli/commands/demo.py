@@ -19,7 +19,7 @@ SAMPLE = "loss-rxe.pcap.zst"
 def command() -> None:
     """Put a recorded capture into the working directory, to try the commands on.
 
-    It is of an NFS mount over software RoCE, on a network that loses packets.
+    It shows an NFS mount over software RoCE, on a network that loses packets.
 
     \b
     Example:

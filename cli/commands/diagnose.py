@@ -54,8 +54,8 @@ def command(
 ) -> None:
     """Say what is wrong: each cause with its evidence, the time that it cost, and what to look at next.
 
-    Silence where nothing is wrong.  What RPCs waited for the longest comes first; among equals problems before
-    warnings.  Notes about the capture itself come last.
+    It prints nothing if nothing is wrong. The cause that RPCs waited for longest comes first; among equals problems
+    before warnings. Notes about the capture itself come last.
 
     \b
     Example: a client that lost packets.
@@ -66,13 +66,13 @@ def command(
         1,017 packets retransmitted, 15 recoveries; RPCs delayed ...
       ...
 
-    What a detector looks for, from which threshold on, and what it means:
+    What a detector looks for, its thresholds, and what it means:
 
     \b
       $ rdmascope rules packets-lost
 
     With filters only the RPCs that pass count; connections and packets are those of the whole capture.
-    docs/diagnosis.md has all detectors.  Times are those at the capture point.
+    docs/diagnosis.md has all detectors. Times are as seen at the capture point.
 
     Exit status: 0 nothing at or above --fail-on, 1 something, 2 a file that cannot be used.
     """

@@ -61,15 +61,15 @@ OF_TARGETS = {
     help="capture: RPCs that broke this rule of the audit, or that this detector of diagnose names; frames and"
     " connections where it names no RPC.",
 )
-@click.option("--snaplen", type=Size("1", "256KiB"), metavar="SIZE", help="capture: so much of each frame.")
+@click.option("--snaplen", type=Size("1", "256KiB"), metavar="SIZE", help="capture: truncate longer frames.")
 @click.option(
     "--anonymize",
     is_flag=True,
-    help="capture: replace addresses, names, handles and other opaque bytes, the same by the same; zeros for data.",
+    help="capture: replace addresses, names, handles and other opaque bytes consistently, and data by zeros.",
 )
 @click.option("-Y", "--display-filter", metavar="FILTER", help="wireshark: its filter, such as nfs.opcode==25.")
 @click.option("--skip-incomplete", is_flag=True, help="Leave out messages with missing bytes.")
-@click.option("--no-comments", is_flag=True, help="Leave out the packets' comments, and the audit that they take.")
+@click.option("--no-comments", is_flag=True, help="Leave out the packets' comments, and the audit that they need.")
 @click.option(
     "--json",
     "as_json",
@@ -148,19 +148,19 @@ def command(
       43299000.0
 
     --to capture writes the packets of their Sends, RDMA Reads and Writes, retransmissions included, the
-    acknowledgements of those, and what sets up and ends their connections.  The new capture shows the same of these
-    RPCs as the original, except for what other calls tell: the name of a file that an earlier LOOKUP found, or packets
-    that were lost and retransmitted together with these.  Write those calls as well to keep that.
+    acknowledgements of those, and what sets up and ends their connections. The new capture shows the same of these RPCs
+    as the original, except for what other calls tell: file names from an earlier LOOKUP, or packets that were lost and
+    retransmitted together with theirs. To keep that, write those calls as well.
 
     RPCs are chosen by the filters, all of which must be true, by --rpc and by --rule; --connection alone takes
     every packet of the connection.  Each frame keeps its time, interface and link type, and has its number in
     the original as its comment.
 
-    With --anonymize the new capture can be given away: MAC and IP addresses, GIDs, names, paths, owners, file handles,
+    --anonymize makes a capture that can be shared: MAC and IP addresses, GIDs, names, paths, owners, file handles,
     verifiers, state IDs, and IDs of users and groups but root's are replaced, each by another of the same length, the
-    same one everywhere; data becomes zeros.  What tells how something went stays: XIDs, sizes, offsets, permissions,
-    numbers of files and file systems, and times; so do VLANs, LIDs, ports and queue pairs, which say which way
-    packets took.  Checksums are right where they were.
+    same one everywhere; data becomes zeros. XIDs, sizes, offsets, permissions, numbers of files and file systems, and
+    times stay; so do VLANs, LIDs, ports and queue pairs, which identify paths. Checksums that were right are right
+    again.
 
     Example: what took so long?
 

@@ -66,11 +66,10 @@ def command(
       ... nfs-rdma-interface (NFS over RDMA: a network interface)
       ... nfs-rdma-file (NFS over RDMA: a capture file)
 
-    For each RDMA device there is an interface, such as nfs-rdma-rxe0. What it shows is NFS over TCP: every RPC
-    reconstructed from what RDMA carried, as soon as it is complete, its packets commented as those of "rdmascope
-    export" are. The gear beside an interface has its options: the network interface, the service port, and a filter,
-    a condition in SQL as for --where. To capture takes the same privilege as "rdmascope live". To undo it, remove the
-    file that --install names.
+    For each RDMA device there is an interface, such as nfs-rdma-rxe0. It shows NFS over TCP: every RPC as soon as it is
+    complete, reconstructed from RDMA, with the comments of "rdmascope export". The gear beside an interface has its
+    options: the network interface, the service port, and a filter, a condition in SQL as for --where. Capturing needs
+    the same privilege as "rdmascope live". To undo it, remove the file that --install names.
 
     tshark takes the options as preferences:
 

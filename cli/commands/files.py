@@ -51,16 +51,16 @@ def command(
 ) -> None:
     """The files that NFS calls used, and the contents that were transferred.
 
-    A file is a file handle on one server, shown by its CRC-32 as Wireshark does.  A path begins with / at the server's
-    root, and with … in a directory that no call has named; behind the table are the names that files had before, with
-    their times.  "read" and "written" count every byte each time it was transferred, "holes" the bytes that are not in
-    the capture; ≥ marks a minimum, where no reply gave the size.  A wide terminal has the number of READs and WRITEs,
-    and the median and p99 of how long the RPCs with them took.
+    A file is a file handle on one server, shown by its CRC-32 as Wireshark does. A path begins with / at the server's
+    root, and with … in a directory that no call has named; former names of files, with their times, follow the table.
+    "read" and "written" count every byte each time it was transferred, "holes" the bytes that are not in the capture; ≥
+    marks a minimum if no reply gave the size. A wide terminal shows the number of READs and WRITEs, and the median and
+    p99 of the latency of their RPCs.
 
-    --extract writes every file that anything was read from or written to, by offset, and only what was captured:
-    the rest is left as holes.  Where contents differ, the last seen counts; the manifest lists every range with its
-    RPC and frames, the holes and their reasons, what was overwritten, and conflicts: READs that returned data other
-    than last seen, with no captured WRITE in between.
+    --extract writes every file that anything was read from or written to, by offset, and only what was captured: the
+    rest is left as holes. If contents differ, the last seen count; the manifest lists every range with its RPC and
+    frames, the holes and their reasons, what was overwritten, and conflicts: READs that returned other data than
+    before, with no captured WRITE in between.
 
     Example: what was done to which files?
 
@@ -95,8 +95,8 @@ def command(
     No conflicts, no holes.  The WRITEs without a reply were retransmitted on another connection, so /big is complete,
     too.
 
-    With filters only the RPCs that pass count, and only their files are listed.  Names, types and sizes are still what
-    all calls tell.
+    With filters only the RPCs that pass count, and only their files are listed. Names, types and sizes still come from
+    all calls.
     """
     refuse_options((overwrite and directory is None, "--force goes with --extract"))
     if condition is not None or directory is not None:

@@ -66,7 +66,7 @@ OUTPUT = Lock()
 @click.command("live", cls=Grouped)
 @click.argument("devices", metavar="[DEVICE]...", nargs=-1)
 @click.option("--trace", "traces", is_flag=True, help="The tracepoints of this host's kernel, too, or alone.")
-@click.option("--remote", metavar="HOST", help="DEVICE is of that host, whose tcpdump is run over ssh.")
+@click.option("--remote", metavar="HOST", help="DEVICE is on that host: run its tcpdump over ssh.")
 @click.option("--json", "as_json", is_flag=True, help="RPCs and findings as they happen, one JSON object a line.")
 @click.option("--duration", type=DURATION, metavar="TIME", help="End after 10s, 500ms, 2m.")
 @click.option("--count", "wanted", type=click.IntRange(1), metavar="N", help="End after N RPCs.")
@@ -93,12 +93,12 @@ OUTPUT = Lock()
     metavar="SQL",
     help="End with status 1 after an RPC that matches a condition, as in --where (rdmascope help questions).",
 )
-@click.option("--every", is_flag=True, help="Go on after it, until it happens again.")
+@click.option("--every", is_flag=True, help="Go on, and wait for it to happen again.")
 @click.option(
-    "--before", type=DURATION, metavar="TIME", help="With --write: keep only packets from so long before it.  [30s]"
+    "--before", type=DURATION, metavar="TIME", help="With --write: keep only packets from this long before it.  [30s]"
 )
-@click.option("--after", type=DURATION, metavar="TIME", help="With --write: and so long after it.  [5s]")
-@click.option("--exec", "program", metavar="CMD", help="Run a command when it has happened and its packets are kept.")
+@click.option("--after", type=DURATION, metavar="TIME", help="With --write: and this long after it.  [5s]")
+@click.option("--exec", "program", metavar="CMD", help="Run a command each time, when the packets are kept.")
 @click.option("--write", "path", metavar="FILE", help="Keep the packets, too, as pcapng, a trace as text.")
 @click.option(
     "--ring-size",
@@ -131,7 +131,7 @@ OUTPUT = Lock()
     metavar="SIZE",
     help="The kernel's buffer, 2MB to 4GB.  [64MiB, less with --memory]",
 )
-@click.option("--memory", type=BYTES, metavar="SIZE", help="Memory of all of it at most: 500M, 2G (docs/live.md).")
+@click.option("--memory", type=BYTES, metavar="SIZE", help="Bound of all memory: 500M, 2G (docs/live.md).")
 @click.option("--no-promiscuous", is_flag=True, help="Only frames from and to this host.")
 @click.option("--sort", type=click.Choice([*OPERATION_ORDERS]), default="time", help="Order of the procedures.")
 @click.option(
@@ -181,13 +181,13 @@ def command(
     """RPCs over RDMA as they happen, and the report at the end.
 
     DEVICE is a network interface (or "any"), an rxe or siw device, which stands for its interface, or an mlx5 adapter,
-    whose RDMA bypasses the kernel and is captured by tcpdump.  Or it is a stream: - for standard input, or a named pipe
-    that another program writes a capture into.  HOST:DEVICE is captured by tcpdump on that host, over ssh, which must
-    need no password; so is DEVICE with --remote HOST.  Several DEVICEs are several capture points: each is analysed and
-    reported by itself, for their clocks differ.
+    whose RDMA bypasses the kernel and is captured by tcpdump. Or it is a stream: - for standard input, or a named pipe
+    that another program writes a capture into. HOST:DEVICE is captured by tcpdump on that host, over ssh, which must
+    need no password; so is DEVICE with --remote HOST. Several DEVICEs are several capture points: because their clocks
+    differ, each is analysed and reported separately.
 
-    --trace reads the tracepoints of this host's own kernel, as "rdmascope record" does, alone or beside DEVICEs; its
-    report says what that costs the host.
+    --trace reads the tracepoints of this host's kernel, as "rdmascope record" does, alone or beside DEVICEs; its report
+    says what tracing costs the host.
 
     Example: what is this client doing?
 
@@ -201,12 +201,12 @@ def command(
       1 10.77.0.2 → 10.77.0.1:20049   74  1.13 MiB  18.2 KiB    3/64       -   -
       ...
 
-    "to server" and "to client" are bytes per second, "credits" the calls without a reply, of those that the server
+    "to server" and "to client" are bytes per second, "credits" the calls without a reply and how many the server
     allows; "retrans" counts retransmitted packets, RNR how often an end was not ready to receive, "missing" packets
     that were sent but not captured.
 
-    Where the output is not a terminal there is only the report at the end: after Ctrl-C, --duration or --count.
-    For scripts, and a check that ends at the first violation:
+    If the output is not a terminal, only the report is printed, at the end: after Ctrl-C, --duration or --count. For
+    scripts, and a check that ends at the first violation:
 
     \b
       $ rdmascope live rxe0 --json --duration 60s |
@@ -227,23 +227,23 @@ def command(
       $ rdmascope live --remote host eth0
       $ rdmascope live rxe0 host:eth0 --json
 
-    A filter in the kernel keeps RoCE (UDP port 4791, EtherType 0x8915) and, of TCP, port 20049 and those of --port,
-    where iWARP is looked for.  The kernel drops what this program is too slow for; the count is always shown.  Memory
-    stays bounded: of connections that ended long ago, and of old latencies, only sums are kept.  --memory 500M bounds
-    all of it: where it gets short, connections that were quiet the longest go first, and the report says so.
+    A filter in the kernel keeps RoCE (UDP port 4791, EtherType 0x8915) and the TCP ports 20049 and --port, where iWARP
+    is looked for. The kernel drops frames if this program is too slow; the count is always shown. Memory stays bounded:
+    only sums remain of old latencies and of connections that ended long ago. --memory 500M bounds all of it: if it gets
+    short, the longest idle connections go first, and the report says so.
 
-    --write FILE keeps at most --ring-files files of --ring-size, each of several DEVICEs under a name with the DEVICE
-    in it.  The newest is FILE itself, full ones get a number and a time in their names, and each records what was
-    dropped while it was written.  What an earlier run left under these names counts, too: its FILE gets a number, and
-    the oldest files are removed.
+    --write FILE keeps at most --ring-files files of --ring-size; with several DEVICEs each has its own, with the DEVICE
+    in the name. The newest is FILE itself, full ones get a number and a time in their names, and each records what was
+    dropped while it was written. Files of an earlier run under these names count, too: its FILE gets a number, and the
+    oldest are removed.
 
-    --browse shows the panes of "rdmascope browse": lists that grow, filters that go for what comes, the packets and
-    fields of each RPC. p holds them still. The last --ring-files files of --ring-size are kept in the temporary folder
-    to be looked at, w writes what is to stay, and there is no report at the end.
+    --browse shows the panes of "rdmascope browse": growing lists, filters that also apply to new RPCs, the packets and
+    fields of each RPC. p pauses them. The last --ring-files files of --ring-size are kept in the temporary folder for
+    inspection, w saves what you want to keep, and there is no report at the end.
 
-    --mount PATH reads /proc/self/mountstats at start and end, and --nfsd-counters /proc/net/rpc/nfsd: the report has
-    calls, errors, bytes and times as Linux counted them, beside what was seen, of several DEVICEs together, and why
-    they differ (docs/live.md).
+    --mount PATH reads /proc/self/mountstats at start and end, and --nfsd-counters /proc/net/rpc/nfsd: the report
+    compares calls, errors, bytes and times as Linux counted them with the capture, of all DEVICEs together, and says
+    why they differ (docs/live.md).
 
     --metrics :9400 serves RPCs, errors, latencies, credits, retransmissions, drops and findings to Prometheus while it
     runs; docs/live.md has the names, a systemd unit and a dashboard.

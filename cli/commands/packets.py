@@ -130,9 +130,9 @@ def command(
 ) -> None:
     """One line per RDMA packet, as tshark lists them.
 
-    Frames keep their numbers; those without RDMA are left out.  A Send of RPC-over-RDMA names its RPC, a call the path
-    of its file, and an RDMA Read or Write the RPC whose data it transfers.  Of iWARP every TCP segment is listed,
-    acknowledgements too, with the FPDUs, or parts of FPDUs, that it carries.
+    Frames keep their numbers; those without RDMA are left out. A Send of RPC-over-RDMA names its RPC, a call the path
+    of its file, and an RDMA Read or Write the RPC whose data it transfers. For iWARP every TCP segment is listed, with
+    the FPDUs, or parts of FPDUs, that it carries.
 
     Example: what happened around the READLINK in frame 104?
 
@@ -159,16 +159,15 @@ def command(
       ...
       └── icrc 0xb381ef8b (good)
 
-    Filters choose RPCs: their packets are listed, with those of their RDMA Reads and Writes, what was retransmitted of
-    them, and the acknowledgements.  The capture is then read three times, for what an RPC was is known when it ends.
-    With --follow the packets with an RPC's messages and data are listed when it ends, each once, and no
-    acknowledgements.
+    Filters choose RPCs: their packets are listed, with those of their RDMA Reads and Writes, retransmissions and
+    acknowledgements. The capture is then read three times, because an RPC is only known at its end. With --follow the
+    packets with an RPC's messages and data are listed when it ends, each once, without acknowledgements.
 
-    What tshark's users type is understood: rdmascope -r FILE lists packets, -Y 'nfs && ip.addr == 10.77.0.2' chooses
-    RPCs, -w writes their frames, -t ad and -t e give times. Of display filters these are known, with == != < <= > >=,
-    &&, ||, ! and brackets: nfs, rpc, rpcordma, rpc.xid, rpc.program, rpc.programversion, rpc.procedure, rpc.time,
-    rpc.auth.uid, nfs.procedure_v3 and _v4, nfs.opcode, ip.addr, ipv6.addr, the columns of the table rpcs, and, with &&
-    only, frame.number. They mean whole RPCs, with all their packets. Anything else is a condition in SQL.
+    Options of tshark are understood: rdmascope -r FILE lists packets, -Y 'nfs && ip.addr == 10.77.0.2' chooses RPCs, -w
+    writes their frames, -t ad and -t e give times. Of display filters these are known, with == != < <= > >=, &&, ||, !
+    and brackets: nfs, rpc, rpcordma, rpc.xid, rpc.program, rpc.programversion, rpc.procedure, rpc.time, rpc.auth.uid,
+    nfs.procedure_v3 and _v4, nfs.opcode, ip.addr, ipv6.addr, the columns of the table rpcs, and, with && only,
+    frame.number. They mean whole RPCs, with all their packets. Anything else is a condition in SQL.
     """
     wanted = [frame for frames in ranges for frame in frames]
     if output is not None:

@@ -75,7 +75,7 @@ _THERE = ("", "PROG_UNAVAIL", "PROG_MISMATCH")
     default="64MiB",
     show_default=True,
     metavar="SIZE",
-    help="With --serve: what the files of its NFS export may hold.",
+    help="With --serve: bound of all files of the NFS export.",
 )
 @click.option(
     "--mount-port",
@@ -95,7 +95,7 @@ _THERE = ("", "PROG_UNAVAIL", "PROG_MISMATCH")
     "--echo",
     type=Size("1", "1MiB"),
     metavar="SIZE",
-    help="Send this many there and back with each call; HOST runs this program with --serve.",
+    help="Send this many bytes there and back with each call; HOST must run probe --serve.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @click.option("--junit", "junit_file", type=click.Path(dir_okay=False), help="With --suite: write JUnit XML.")
@@ -147,7 +147,7 @@ def command(
       ...
         NFS (100003)  versions 3, 4 of 3 to 4
 
-    It needs an RDMA device on this host and pyverbs; where one is missing, the error says what to do.
+    It needs an RDMA device on this host and pyverbs; if one is missing, the error says what to do.
 
     Does it conform? Each check sends something that the specification defines an answer for, on a connection of
     its own. --faults adds what the specification forbids to send: that may disturb a server.
@@ -156,15 +156,15 @@ def command(
       $ rdmascope probe 10.77.0.1 --suite conformance --faults
 
     A server to test a client with, for versions 1 and 2 of RPC-over-RDMA: an NFS export in memory that Linux can mount
-    by NFSv3 and NFSv4.1, and an echo program (548347908, version 1, procedure 1: an opaque there and back). It commits
-    one fault on every connection where --fault names it. Another probe can send bulk data through it (--echo), in
-    version 2 with --highest 2:
+    by NFSv3 and NFSv4.1, and an echo program (548347908, version 1, procedure 1: an opaque there and back). With
+    --fault it commits that fault on every connection. Another probe can send bulk data through it (--echo), in version
+    2 with --highest 2:
 
     \b
       $ rdmascope probe --serve --port 20050 --fault grant-nothing
 
-    --write keeps the traffic for the other commands. Where this host can capture on the device, it is a capture;
-    elsewhere it is built from what was sent and received, and every frame has a comment that says so.
+    --write keeps the traffic for the other commands. If this host cannot capture on the device, frames are built from
+    what was sent and received, and each has a comment that says so.
 
     Exit status: 0 all is well, 1 no answer or a check that failed, 2 no connection, no device, or no pyverbs.
     """

@@ -21,13 +21,13 @@ SECOND = 1_000_000_000
 @click.command("record")
 @click.option("-o", "--output", metavar="FILE", default=DEFAULT, show_default=True, help="What is written.")
 @click.option("--duration", type=DURATION, metavar="TIME", help="End after 10s, 2m; else Ctrl-C ends it.")
-@click.option("--run", "runs", is_flag=True, help="Run it here and now, which takes root and trace-cmd.")
+@click.option("--run", "runs", is_flag=True, help="Run it here, which needs root and trace-cmd.")
 def command(output: str, duration: int | None, runs: bool) -> None:
     """The one command that records what this host's kernel knows of its NFS over RDMA.
 
-    It is for where no capture is possible: most RDMA adapters pass every capture point by, and payloads may be private.
-    It names the tracepoints of this very kernel that rdmascope reads, so that nothing else costs anything. Run it on
-    the client, on the server or, best, on both at once; no payload is recorded, but names of files are.
+    Use it where no capture is possible: most RDMA adapters bypass every capture point, and payloads may be private. It
+    enables only the tracepoints of this kernel that rdmascope reads. Run it on the client, on the server or, best, on
+    both at once; it records file names, but no payload.
 
     \b
     Example:

@@ -233,7 +233,7 @@ SERVICE_LEVEL: Parsed[ServiceLevel] = Parsed("service level", "dissect.measure.c
     help="How many of the slowest RPCs to list.",
 )
 @click.option("--all", "everything", is_flag=True, help="Every procedure, however many there are.")
-@click.option("--each", is_flag=True, help="Report each file as a capture of its own, one after the other.")
+@click.option("--each", is_flag=True, help="Report each file separately, one after the other.")
 @click.option(
     "--by",
     "keys",
@@ -259,7 +259,7 @@ SERVICE_LEVEL: Parsed[ServiceLevel] = Parsed("service level", "dissect.measure.c
     "--mountstats",
     multiple=True,
     metavar="FILE",
-    help="A copy of the client's /proc/self/mountstats, beside what was seen; twice: before and after.",
+    help="A copy of the client's /proc/self/mountstats, to compare; twice: before and after.",
 )
 @click.option(
     "--nfsd", multiple=True, metavar="FILE", help="A copy of the server's /proc/net/rpc/nfsd; twice: before and after."
@@ -303,10 +303,10 @@ def command(
 ) -> None:
     """Summary of a capture: connections, procedures, latencies, payloads, and what was slow.
 
-    FILE is a pcap, pcapng or ERF file, plain or compressed, a directory of such files, or - for standard input.
-    Several files are read as one capture in time order, unless --each is given.  Where two files show the same
-    traffic, as captures taken at the client and at the server do, it is read from the one that is named first, their
-    clocks are compared, and the slowest RPCs are listed with their times at both capture points.
+    FILE is a pcap, pcapng or ERF file, plain or compressed, a directory of such files, or - for standard input. Several
+    files are read as one capture in time order, unless --each is given. If two files show the same traffic, as captures
+    at the client and at the server do, it is read from the one named first, their clocks are compared, and the slowest
+    RPCs are listed with their times at both capture points.
 
     Example: a client lost packets.  What did it cost?
 
@@ -332,12 +332,12 @@ def command(
         1 10.77.0.  0x11 ...            30 1.51 MiB 3.53 KiB     225       0
         ...
 
-    Eight writes were never answered: they waited for more than 61.8 s each, and for nearly all of the time.  Procedures
-    with less than 0.5% of the time of the others are folded.  The parts of a latency are the call's Send, the RDMA
-    Reads by which the server fetches data, the server, its RDMA Writes, the reply's Send, and what was lost waiting for
-    retransmissions.  Some 1,000 packets were
-    retransmitted ("retrans") and none is missing from the capture ("missing"): the network lost packets, not the
-    capture.  The evidence for what is wrong, and one of the slowest RPCs with every packet of it:
+    Eight writes were never answered: they waited for more than 61.8 s each, and for nearly all of the time. Procedures
+    with less than 0.5% of the others' time are folded. The parts of a latency are the call's Send, the RDMA Reads by
+    which the server fetches data, the server, its RDMA Writes, the reply's Send, and what was lost waiting for
+    retransmissions. Some 1,000 packets were retransmitted ("retrans") and none is missing from the capture ("missing"):
+    the network lost packets, not the capture. The evidence for what is wrong, and one of the slowest RPCs with every
+    packet of it:
 
     \b
       $ rdmascope diagnose loss-rxe.pcap.zst
@@ -385,9 +385,9 @@ def command(
         ...
         69.604 s to 70.642 s: 9 of 30 calls beyond, the longest 373 ms ...
 
-    What Linux counted itself: the client's /proc/self/mountstats and the server's /proc/net/rpc/nfsd, saved when the
-    capture ended (since the mount), or twice, before and after, stand per mount and operation beside what was seen,
-    with the reason of each difference, and with the time that RPCs waited before they were sent (docs/live.md):
+    Linux's own counters, the client's /proc/self/mountstats and the server's /proc/net/rpc/nfsd, can be compared with
+    the capture per mount and operation: saved when the capture ended (since the mount), or twice, before and after. The
+    report gives the reason of each difference, and the time that RPCs waited before they were sent (docs/live.md):
 
     \b
       $ rdmascope report client.pcapng --mountstats before --mountstats after

@@ -75,13 +75,13 @@ def command(
 ) -> None:
     """One line per RPC, with filters and sorting.
 
-    Times are seconds since the first frame of the capture.  "how" says how payloads travelled: r Read chunk,
-    0 position-zero Read chunk, w Write chunk, R Reply chunk, nothing where everything was inline; "<" marks a backward
-    call, made by the server.  A wide terminal shows who calls, offset and count of READs, WRITEs and their likes, and
-    the status; "accepted" is that of a reply whose results are encrypted.
-    The path is that of the file that a call names, by its name at that time, which may come from a later reply.  If
-    20,000 lines wait for a name, the whole capture is read for names first (not with --follow or a pipe).  … stands for
-    directories that no call named, FH for a file of which only the handle is known.
+    Times are seconds since the first frame of the capture. "how" says how payloads travelled: r Read chunk, 0
+    position-zero Read chunk, w Write chunk, R Reply chunk, nothing where everything was inline; "<" marks a backward
+    call, made by the server. A wide terminal shows the caller, offset and count of READs, WRITEs and the like, and the
+    status, which is "accepted" if the results are encrypted. The path is that of the file that a call names, by its
+    name at that time, which may come from a later reply. If 20,000 lines wait for a name, the whole capture is read for
+    names first (not with --follow or a pipe). … stands for directories that no call named, FH for a file known only by
+    its handle.
 
     Example: which calls took more than 100 ms, the slowest first?
 
@@ -92,13 +92,12 @@ def command(
       ...
       104 100.962649    7 0xe16103b9  121 ms 1509-1835 ... GETATTR  /export/w4.0
 
-    A filter given more than once matches any of its values; one that can match nothing is an error.  A time of day is
-    that of the capture's first day, or of the next where it is earlier than the first frame.  Times are UTC unless
-    they end in a zone: 10:02+02:00, 2024-05-01T10:02Z.
+    A filter given more than once matches any of its values; one that can match nothing is an error. A time of day is on
+    the capture's first day, or on the next if it is earlier than the first frame. Times are UTC unless they end in a
+    zone: 10:02+02:00, 2024-05-01T10:02Z.
 
-    RPCs are listed in the order of their calls, so a call that was never answered is listed where it was made.  While
-    a call waits for its reply, at most 10,000 RPCs behind it are held back; with --follow none are, and RPCs are
-    listed as they end.
+    RPCs are listed in the order of their calls, so a call that was never answered is listed where it was made. While a
+    call waits for its reply, at most 10,000 RPCs behind it are held back. With --follow RPCs are listed as they end.
 
     RPC 104 sent 256 KiB in a Read chunk.  For a script: the latency of every READ, and the bytes it transferred:
 

@@ -26,7 +26,7 @@ def command(id: str | None, level: str | None, role: str | None, as_markdown: bo
     """List the rules that 'rdmascope audit' checks and the detectors of 'rdmascope diagnose', or explain one.
 
     With the ID of a rule: what it requires, its document and section, why it matters, and an example of right and
-    wrong.  With that of a detector: what it means, from which threshold on it reports, and what to look at next.
+    wrong. With the ID of a detector: what it means, its thresholds, and what to look at next.
 
     \b
     Example: which requirements must a server meet?

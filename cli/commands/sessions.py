@@ -44,10 +44,9 @@ def command(
 ) -> None:
     """NFSv4 clients, sessions, slots, delegations: what clients hold on servers, and what they wait for.
 
-    A client has a lease on a server, and with it opens, locks, delegations and layouts.  From NFSv4.1 on its calls
-    go through sessions: each takes a slot, so no more calls can be outstanding than there are slots, and the server
-    knows a retransmitted call by slot and sequence ID.  State from before the capture is marked as
-    such.  Nothing is guessed.
+    A client has a lease on a server, and with it opens, locks, delegations and layouts. From NFSv4.1 on its calls go
+    through sessions: each takes a slot, so no more calls can be outstanding than there are slots, and the server knows
+    a retransmitted call by slot and sequence ID. State from before the capture is marked as such.
 
     \b
     Example: a connection broke.  What became of the calls that were outstanding?
@@ -65,14 +64,13 @@ def command(
           fore           71     30         24          24         -       14     -
       ...
 
-    Fourteen were retransmitted on the connection that took its place, with the same slots and sequence IDs.  Six of
-    them the server had carried out already, without keeping the replies: NFS4ERR_RETRY_UNCACHED_REP.
+    Fourteen were retransmitted on the next connection, with the same slots and sequence IDs. The server had already
+    executed six of them, without keeping the replies: NFS4ERR_RETRY_UNCACHED_REP.
 
     "What clients waited for" has the time in which all slots of a session or all credits of a connection were in use,
     the time from each recall of a delegation to its return, grace periods, and state lost and reclaimed.
 
-    Filters choose RPCs: only clients are shown whose addresses, and their servers', are those of one.  What all their
-    calls tell of them counts.
+    Filters choose RPCs: only pairs of client and server with such RPCs are shown, but with what all their calls tell.
     """
     from rdmascope.dissect.records.report import limits_record
 

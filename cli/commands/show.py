@@ -63,9 +63,9 @@ def command(
     ports: tuple[int, ...],
     force: str | None,
 ) -> None:
-    """One RPC in full: its packets as a ladder between the two endpoints, both transport headers, the use of
-    every chunk, and every field of the call and the reply under its RFC's name.  Or one frame in full.
-    --rpc, --xid and --frame may be repeated; a number behind the files is that of an RPC: "show nfs.pcap 27".
+    """One RPC in full: its packets as a ladder between the two endpoints, both transport headers, the use of every
+    chunk, and every field of the call and the reply under its RFC's name. Or one frame in full. --rpc, --xid and
+    --frame may be repeated; a number after the files means an RPC: "show nfs.pcap 27".
 
     Example: where did the 45 ms of this READLINK go?
 

@@ -41,7 +41,7 @@ SHOWN = 40
 
 @click.command("sql")
 @click.argument("files", metavar="FILE... [QUERY]", nargs=-1, required=True, type=CAPTURE)
-@click.option("-q", "--query", help="The query, where the last argument is a FILE.")
+@click.option("-q", "--query", help="The query, if the last argument is a FILE.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a row, its keys the names of the columns.")
 @click.option("--csv", "as_csv", is_flag=True, help="Comma-separated values, the names of the columns first.")
 @click.option("-o", "--output", metavar="FILE", help=f"Write the result into a file; it ends in {', '.join(FORMATS)}.")
@@ -67,11 +67,11 @@ def command(
     jobs: int | None,
     condition: Condition | None,
 ) -> None:
-    """Ask a capture in SQL: RPCs, operations, chunks, segments, packets, connections, findings and files as tables.
+    """Query a capture in SQL: RPCs, operations, chunks, segments, packets, connections, findings and files as tables.
 
-    The last argument is the query unless it is an existing file. Only the tables that it names are made, in one pass
-    over the capture; DuckDB answers. Unknown values are NULL. Times are nanoseconds (_ns) or timestamps in UTC (time),
-    sizes bytes (_bytes). DESCRIBE rpcs lists the columns of a table.
+    The last argument is the query unless it is an existing file. One pass over the capture fills the tables that it
+    names; DuckDB answers. Unknown values are NULL. Times are nanoseconds (_ns) or timestamps in UTC (time), sizes bytes
+    (_bytes). DESCRIBE rpcs lists the columns of a table.
 
     Example: how long did calls that transferred data take, by procedure?
 
@@ -89,10 +89,10 @@ def command(
     pipes get all of it. Without a query, a terminal gets a prompt that completes tables and columns, and standard input
     is read elsewhere. A query reads no other files and writes none, unless --allow-files is given.
 
-    With filters the tables hold only the RPCs that pass, and what belongs to these: their operations, chunks, segments
-    and findings, their packets with acknowledgements and what was retransmitted (of saved tables: packets that name
-    them), and their connections and files, with what is counted of these over all RPCs. --save keeps just these rows,
-    and counts and judges in files, findings and verdicts only what is of these RPCs.
+    With filters the tables hold only the RPCs that pass and what belongs to them: their operations, chunks, segments
+    and findings, their packets with acknowledgements and retransmissions (saved tables: packets that name them), and
+    their connections and files, counted over all RPCs. --save keeps just these rows; its files, findings and verdicts
+    count only these RPCs.
     """
     refuse_options((as_json + as_csv + (output is not None) > 1, "--json, --csv and -o: choose one"))
     captures, text = _query_among(files, query, save is not None)

@@ -81,10 +81,9 @@ def command(
         sequence error NAKs sent                          3                      -
         ...
 
-    Thirteen packets were lost, and 792 retransmitted for them: RDMA goes back to the lost packet and retransmits
-    everything from there on.  "Lost before capture point": only the retransmission was captured, so the packet was
-    lost between its sender and the capture point.  An implied NAK is a Read that was requested again because a
-    response did not arrive.
+    Thirteen packets were lost, and 792 retransmitted for them: RDMA retransmits everything from the lost packet on.
+    "Lost before capture point": only the retransmission was captured, so the packet was lost between its sender and the
+    capture point. An implied NAK is a Read that was requested again because a response did not arrive.
 
     \b
         RPC                           delay    of latency  packets retransmitted
@@ -110,12 +109,13 @@ def command(
         at the limit      0 (0%)   count              0
       ...
 
-    It is not: 64 are granted, and no more than one is ever used.  The plot shows the calls outstanding over time, with
-    the limit as a line, and below it the share of time that the requester was at the limit.  Times are those at the
+    It is not: 64 are granted, and no more than one is ever used. The plot shows the calls outstanding over time, with
+    the limit as a line, and below it the share of time that the requester was at the limit. Times are as seen at the
     capture point: a call is outstanding from the moment it passes there until its reply does.
 
-    Filters choose RPCs: only their connections are shown, and of the RPCs only these.  Packets are still counted over
-    the whole connection, for one that is lost delays others, too, and credits over all its calls, for each takes one.
+    Filters choose RPCs: only their connections are shown, and of the RPCs only these. Packets are still counted over
+    the whole connection, because a lost one delays other RPCs, too, and credits over all its calls, because each takes
+    one.
     """
     contents = condition is not None and condition.needs_contents
     reading = opened(files, ports, force, contents=contents, icrc=icrc, jobs=jobs, condition=condition)

@@ -48,8 +48,8 @@ def command(
 ) -> int:
     """Compare with Wireshark: packet headers, calls and replies, field by field.
 
-    tshark 4.0 or later reads the same frames, in two passes.  Where the two differ, both are shown, with
-    which one is right and why, where that is known: the capture is checked for what Wireshark is known to get wrong.
+    tshark 4.0 or later reads the same frames, in two passes. Where the two differ, both are shown, with which one is
+    right and why, if that is known: known errors of Wireshark explain some differences.
 
     Exit status: 0 where they agree or every difference is explained, 1 where one is not, 2 where nothing can be
     compared.
@@ -69,8 +69,8 @@ def command(
         fields               3,309 3,308         1           -
 
     Both agree on every header field of all 216 packets, and on the fields inside calls and replies, which Wireshark
-    reads as ONC RPC over TCP: what it shows has the same bytes at the same place, and it shows all that is there
-    (docs/verify.md lists the fields).  They agree on calls and replies, too, except for five, which have a Read chunk:
+    reads as ONC RPC over TCP: each field has the same bytes at the same offset, and none is missing on either side
+    (docs/verify.md lists the fields). They agree on calls and replies, too, except for five, which have a Read chunk:
 
     \b
       Both are right: Wireshark shows a call with a Read chunk in the last Read
