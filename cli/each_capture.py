@@ -218,7 +218,7 @@ class GivenCaptures:
             self.check()
 
     def refuse_frames(self, wanted: Sequence[FrameRange]) -> None:
-        """The same, for frames that a data set has not; of a capture that is known when it was read."""
+        """Raise CaptureError for frames that a data set does not have; a capture tells only when it is read."""
         if self.behind is not None:
             self.refuse(unknown_frames(wanted, CaptureExtent(self.behind.frames)))
 

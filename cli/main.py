@@ -144,7 +144,7 @@ def _installed_plugins() -> bool:
 
 
 def _load_plugins(files: list[str]) -> None:
-    """Those that are named and those that are installed."""
+    """Load the plug-ins that are named and those that are installed."""
     if not files and "RDMASCOPE_PLUGINS" not in os.environ and not _installed_plugins():
         return
     from rdmascope.captures.plugins import load_plugins

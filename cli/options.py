@@ -144,9 +144,8 @@ def filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def connection_filter_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The same for commands about connections, with a second argument: ``connections``, their numbers.
-
-    A number alone is no condition, for a connection may have no RPCs.
+    """``FILTERS`` for commands about connections, with a second argument: ``connections``, their numbers. A number
+    alone is no condition, because a connection may have no RPCs.
     """
     return _with_filters(command, ("connections",))
 

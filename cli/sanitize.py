@@ -58,7 +58,7 @@ def harmless(text: str) -> str:
 
 
 def harmless_line(text: str) -> str:
-    """The same of what must stay on one line."""
+    """``harmless`` text that also stays on one line."""
     if text.isprintable():  # What acts is not, and to look for it takes longer.
         return text
     return harmless(text).replace("\n", "\\n").replace("\t", "\\t")

@@ -208,7 +208,7 @@ def print_lines(lines: Sequence[bytes]) -> None:
 
 
 def print_page(page: bytes | bytearray) -> None:
-    """The same of lines that have their line feeds."""
+    """Print lines in UTF-8 that end in their line feeds."""
     if (sys.stdout.encoding or "").lower() in ("utf-8", "utf8") and hasattr(sys.stdout, "buffer"):
         sys.stdout.flush()
         sys.stdout.buffer.write(page)

@@ -166,8 +166,8 @@ def extract_of_each(
     anonymize: bool,
     on_end: Callable[[Session], None],
 ) -> Extracted:
-    """The same of several captures, by themselves, into one in the order of time; ``on_end`` is given each when what is
-    chosen of it is known."""
+    """Write the chosen frames of several captures, each analysed by itself, into one pcapng in the order of time.
+    ``on_end`` gets each session when the choice from it is known."""
     paths: list[str] = []
     parts: list[tuple[int, Iterator[Chosen]]] = []
     rpcs = connections = 0

@@ -381,7 +381,7 @@ class FrameChooser:
         """Frame number of the last in the batch."""
 
     def choose(self, batch: FrameBatch, located: Located, addresses: AddressTable) -> ChosenPacket:
-        """Those of a batch, which must follow the one before."""
+        """The chosen packets of a batch, which must follow the previous one."""
         self._last = int(batch.rows["number"][-1])
         choices: list[tuple[Int64s, Int64s]] = []
         if self._flows and len(located):
@@ -519,7 +519,7 @@ class ConnectionManagement:
         """Active side, passive side, and the active side's communication ID."""
 
     def frames(self, batch: FrameBatch, rows: Rows, addresses: AddressTable) -> Int64s:
-        """Those of PACKET rows with Management Datagrams."""
+        """The frames, among PACKET rows with Management Datagrams, of the CM messages of chosen connections."""
         frames: list[int] = []
         columns = [rows[name].tolist() for name in ("source", "destination", "frame")]
         for message, source, destination, frame in zip(

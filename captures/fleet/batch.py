@@ -64,10 +64,8 @@ PATIENCE = 30
 
 
 def on_cluster(units: Sequence[CaptureUnit], data_set: str, options: Options, address: str) -> Iterator[BatchCapture]:
-    """As ``batch``, by the workers of the cluster whose scheduler is at ``address``.
-
-    All of them reach captures and data set under the same paths or URLs.  Raises CaptureError where there is no such
-    cluster.
+    """Analyse captures as ``batch`` does, on the workers of the cluster whose scheduler is at ``address``. They must
+    reach captures and data set under the same paths or URLs. Raises CaptureError if there is no such cluster.
     """
     need("distributed")
     prepare(data_set)
@@ -397,7 +395,7 @@ def divided(
 
 
 def compacted(captures: Iterable[BatchCapture], data_set: str) -> Iterator[BatchCapture]:
-    """The same captures; of the days of those that are new small files become one, as soon as there are some."""
+    """Pass captures on; once there are enough small files of the days of new ones, merge them."""
     days: list[str] = []
     for capture in captures:
         yield capture
@@ -452,7 +450,7 @@ def watched(
 
 
 def _rings(patterns: Sequence[str]) -> list[CaptureUnit]:
-    """Those whose files are there by now, each with its files in the order in which they are written."""
+    """The capture rings present now, each with its files in the order in which they are written."""
     captures = []
     for pattern in patterns:
         refuse_url(pattern)
@@ -561,7 +559,7 @@ class CaptureBehind:
 
     @property
     def options(self) -> Options:
-        """Those that it was analysed with."""
+        """The options that the capture was analysed with."""
         return options_of(self.entry.options)
 
     @property
@@ -618,7 +616,7 @@ class CommonConnections:
 
 
 class CapturesBehind:
-    """Those of a data set, in the order of their numbers."""
+    """The captures behind a data set, in the order of their numbers."""
 
     def __init__(self, path: str) -> None:
         """Raises CaptureError for a data set that cannot be read."""

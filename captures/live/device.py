@@ -367,7 +367,7 @@ PROBED = 2000
 
 @dataclass(frozen=True, slots=True)
 class Tracepoints:
-    """Those of this kernel that we read."""
+    """The tracepoints of this kernel that we read."""
 
     names: tuple[str, ...]
     """'rpcrdma:xprtrdma_post_send'; systems alone where it could not be looked what there is."""

@@ -316,7 +316,7 @@ class MemoryParts:
     """XIDs of a connection and direction."""
 
     def options(self, options: Options) -> Options:
-        """Those of the analysis."""
+        """``options`` of the analysis, with at most as many answered XIDs as fit."""
         return options._replace(answered=min(options.answered, self.answered))
 
 
@@ -417,7 +417,7 @@ class Ending:
         self._pass_on()
 
     def also_ends(self, others: Iterable[Ending]) -> None:
-        """Those end with it, also where a signal came while they were made."""
+        """End ``others`` with this capture, also if a signal came while they were made."""
         self._others += others
         self._pass_on()
 

@@ -59,7 +59,7 @@ class OperationColumns(MadeSequence[Operation]):
         return len(self._which)
 
     def made(self, index: int) -> Operation:
-        """The same object each time: an RPC counts each once."""
+        """Operation ``index``, the same object each time: an RPC counts each Operation once."""
         index = int(self._which[index])
         if index >= len(self._columns):
             return self._others[index - len(self._columns)]
@@ -473,7 +473,7 @@ class WorkerNouns:
         return self._rpcs[number]
 
     def rpcs(self, numbers: Int64s) -> Int64s:
-        """The same of many."""
+        """The numbers in the whole capture of a worker's RPC numbers."""
         return np.frombuffer(self._rpcs, np.int64)[numbers].copy()
 
     def number_rpcs(self, numbers: Int64s) -> None:

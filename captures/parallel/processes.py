@@ -73,7 +73,7 @@ def _refer(kind: str, number: int = 0) -> NoReturn:
 
 
 def unchanging(mapping: dict[Any, Any]) -> MappingProxyType[Any, Any]:
-    """As it was before it was packed."""
+    """A read-only mapping, restored: it cannot be pickled as it is."""
     return MappingProxyType(mapping)
 
 
@@ -405,7 +405,7 @@ class Partition:
 
 
 def _among(indices: Int64s, mine: Int64s) -> Int64s:
-    """Those indices of rows that are ``mine``, counted among these."""
+    """Positions in ``mine`` of those ``indices`` that are in it."""
     if not len(indices):
         return indices
     among: Int64s = mine.searchsorted(indices[np.isin(indices, mine)])
@@ -477,7 +477,7 @@ class Division:
         return self._analyzer.feed_divided(batch, self._data)
 
     def finish(self) -> RpcTable:
-        """Those that end with the capture."""
+        """The RPCs that end with the capture."""
         return self._analyzer.finish_divided(
             [self._take(inbox, number) for number, inbox in enumerate(self._workers, 1)], self._data
         )

@@ -218,7 +218,7 @@ class CaptureFile(Closing):
 
     @property
     def dropped_frames(self) -> int:
-        """Those that the capture itself says it lost, so far."""
+        """Frames that the capture itself says it lost, so far."""
         return self.section.dropped
 
     @property
@@ -228,11 +228,11 @@ class CaptureFile(Closing):
 
     @property
     def interfaces(self) -> tuple[Interface, ...]:
-        """Those described so far: a pcapng may describe more at any place."""
+        """Interfaces described so far: a pcapng may describe more anywhere."""
         return tuple(self._sections.interfaces)
 
     def interface(self, number: int) -> Interface | None:
-        """That of this number; None where nothing is said about it."""
+        """The interface with this number; None if it is not described."""
         return self._sections.interfaces[number] if number < len(self._sections.interfaces) else None
 
     @property

@@ -174,7 +174,7 @@ class RemoteFolder:
 
 
 class LocalFolder:
-    """The same of this machine.  Raises CaptureError."""
+    """A local folder. Raises CaptureError."""
 
     def __init__(self, path: str) -> None:
         self.url = os.path.abspath(path)

@@ -180,7 +180,7 @@ class Limits(NamedTuple):
     """Frames of later batches: each may have twice as many as the one before, up to so many."""
 
     def next(self) -> Limits:
-        """Those of the batch behind this one."""
+        """The limits of the next batch."""
         return self._replace(frames=min(self.max_frames, 2 * self.frames)) if self.frames < self.max_frames else self
 
 

@@ -74,7 +74,7 @@ class TextEvents:
         """Of the last event."""
 
     def take(self, piece: bytes, ended: bool = False) -> list[Event]:
-        """Those that EVENTS names, and LOST, of the lines that are whole now; at the end also of the last."""
+        """The EVENTS and LOST events of the lines that are complete now; with ``ended`` also of the last line."""
         whole, newline, rest = (self._rest + piece).rpartition(b"\n")
         self._rest = rest
         lines = whole.decode(errors="replace").split("\n") if newline else []

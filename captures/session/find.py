@@ -478,7 +478,7 @@ def _of_packet(batch: FrameBatch, number: int, rpcs: Iterable[Rpc]) -> Iterator[
 
 
 def no_frame(session: Session, number: int) -> str:
-    """That the capture, read to its end, has no such frame."""
+    """Say that the capture, read to its end, has no such frame."""
     return unknown_frames([FrameRange(number, number)], session.extent())
 
 

@@ -133,7 +133,7 @@ class RpcGrouping:
             level.add(calls)
 
     def _ask_sums(self, session: Session, sums: SummedCalls) -> None:
-        """The same of sums."""
+        """Answer from the sums of a data set."""
         self.first_time = session.first_time
         wanted = [name for key in self.keys for name in (["host"] if key.name == "host" else KEYS.get(key.name, ()))]
         widths = [(self.first_time, key.interval) for key in self.keys if key.interval]

@@ -81,7 +81,7 @@ class JoinedTrace:
         return clocks_between(mine, there - mine, calls == (self._place < place))
 
     def record(self, place: int) -> Record:
-        """The same for scripts."""
+        """The record ``joined_trace``."""
         side = "server" if self._place == SERVER else "client"
         return joined_trace_record(self.path, side, self.rpcs, self.found, self.clocks(place))
 
@@ -117,7 +117,7 @@ class JoinedTraces:
         self._place, self.traces = _PLACES[side], traces
 
     def add_to(self, table: RpcTable) -> RpcTable:
-        """The same RPCs, as objects, with what the traces tell."""
+        """The RPCs of a table as objects, with what the traces tell."""
         rpcs = list(table)
         for rpc in rpcs:
             for trace in self.traces:

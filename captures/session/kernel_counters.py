@@ -105,7 +105,7 @@ def saved_counters(mountstats: Sequence[str], nfsd: Sequence[str]) -> KernelCoun
 
 
 class RunningCounters(KernelCounters):
-    """Those of the running kernel: read when this is made, and once more by ``read_again``."""
+    """Counters of the running kernel: read when this is made, and again by ``read_again``."""
 
     def __init__(self, mount: str | None, nfsd: bool, root: str = "/") -> None:
         """Raises CaptureError where there is no such mount, or no NFS server.

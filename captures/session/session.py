@@ -166,9 +166,8 @@ class Session:
         return decoded(capture, self.analyzer.decoder)
 
     def _shared(self, capture: Source, lists: bool = False) -> Iterator[DecodedFrames | DividedBatch]:
-        """The same, or what workers made of them, who have those that listen to conversations there, too.
-
-        ``lists``: packets are listed, too, for which a batch of workers has what is decoded.
+        """Decoded batches, or what workers made of them; the workers then have the listeners to conversations, too.
+        ``lists``: packets are listed, so that a batch of workers keeps what was decoded.
         """
         jobs = self.jobs or 1
         if jobs < 2 or isinstance(capture, MergedCaptures) or capture.mapped is None:
@@ -211,7 +210,7 @@ class Session:
     def tables(
         self, on_eviction: Callable[[list[Conversation]], None] | None = None, chunk_rows: bool = False
     ) -> Iterator[RpcTable]:
-        """The same, a table for each batch; ``chunk_rows``: RPCs with many chunks need not be objects."""
+        """RPCs as they end, a table for each batch. ``chunk_rows``: RPCs with many chunks need not be objects."""
         try:
             yield from self._tables(on_eviction, chunk_rows)
         finally:
@@ -279,10 +278,9 @@ class Session:
         on_rpcs: Callable[[RpcTable], None] | None = None,
         names_rpcs: bool = True,
     ) -> Iterator[ListedPackets]:
-        """The same packets in columns, batch by batch: those of the wanted frames, all where none are.
-
-        ``chosen``: of these, the frames of which it is true.  ``on_rpcs`` is given the RPCs as they end.
-        ``names_rpcs``: say what packets are of, in words; else only what stands in their own headers.
+        """Packets in columns, batch by batch. ``wanted``: frames; all if empty. ``chosen``: a mask over these.
+        ``on_rpcs`` gets the RPCs as they end. ``names_rpcs``: name the RPCs that packets belong to; else only what
+        their own headers say.
         """
         from rdmascope.dissect.records.packet_columns import PacketColumnLister
 

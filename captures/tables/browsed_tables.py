@@ -176,7 +176,7 @@ class BrowsedTables:
         return self._cursor
 
     def asked(self) -> BrowsedTables:
-        """The same tables, for another thread."""
+        """A view of the tables for another thread."""
         other = object.__new__(BrowsedTables)
         other._shared, other.keyed = self._shared, self.keyed
         other._see()
@@ -469,7 +469,7 @@ def stored_rows(data_set: str, tables: Sequence[str]) -> Iterator[tuple[str, Col
 
 
 def _columns(name: str, arrays: dict[str, object]) -> Columns:
-    """As those of a ``TableBuilder``: texts that are not known are '', and masked."""
+    """Columns like those of a ``TableBuilder``: unknown texts are '', and masked."""
     columns: Columns = {}
     for column in TABLES[name].columns:
         values = tuples(np.ma.asarray(arrays[column.name]))

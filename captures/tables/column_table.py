@@ -84,7 +84,7 @@ class ColumnTable(Mapping[str, MaskedArray]):
         return self.arrow().__arrow_c_stream__(requested_schema)
 
     def arrow(self) -> pyarrow.Table:
-        """As an Arrow table.  Raises CaptureError where pyarrow is not installed."""
+        """The columns as an Arrow table. Raises CaptureError if pyarrow is not installed."""
         need("pyarrow")
         import pyarrow
 
@@ -93,9 +93,8 @@ class ColumnTable(Mapping[str, MaskedArray]):
         )
 
     def df(self) -> pandas.DataFrame:
-        """As a pandas DataFrame, its integers exact: with pandas' own NA where they are not known.
-
-        Raises CaptureError where pandas is not installed.
+        """The columns as a pandas DataFrame. Integers stay exact: unknown ones are pandas' NA. Raises CaptureError if
+        pandas is not installed.
         """
         need("pandas")
         import pandas

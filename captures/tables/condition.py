@@ -153,7 +153,7 @@ def _procedure(name: str) -> str:
 
 
 def _is_called(name: str, called: ProcedureNames) -> bool:
-    """The same of names."""
+    """Whether a procedure has a name, by the pattern ``called``."""
     program, _, procedure = name.upper().rpartition(".")
     if program:
         if called.program is None:
@@ -182,7 +182,7 @@ class ChosenRpcs(NamedTuple):
         return np.fromiter(map(self.numbers.__contains__, table.rows["number"].tolist()), np.bool_, len(table))
 
     def selected(self, table: RpcTable, session: Session) -> RpcTable:
-        """Those of the RPCs of a table that they are."""
+        """The chosen RPCs of a table."""
         return table.selected(self.mask(table))
 
     def problem(self, session: Session) -> str:
@@ -336,7 +336,7 @@ class Condition:
         return ChosenRpcs(frozenset(rpcs), frozenset(connections))
 
     def selected(self, table: RpcTable, session: Session) -> RpcTable:
-        """Those of the RPCs that pass."""
+        """The RPCs of a table that pass."""
         return table.selected(self.mask(table, session))
 
     def close(self) -> None:
@@ -352,7 +352,7 @@ class Condition:
         return self.impossible(session) or self.nothing_passed()
 
     def nothing_passed(self) -> str:
-        """That no RPC did; '' where one did, or none were there."""
+        """Say that no RPC passed; '' if one did, or there were none."""
         return "" if self.passed or not self.tried else f"no RPC of {self.tried:,} passes the filter: {self}"
 
     def impossible(self, session: Session) -> str:
@@ -405,7 +405,7 @@ def all_of(conditions: Sequence[str]) -> str:
 
 
 def _below(path: str, wanted: str) -> bool:
-    """As ``--path`` has it."""
+    """Whether a path matches ``--path``."""
     return fnmatchcase(path, wanted) or path.startswith(_folder(wanted))
 
 

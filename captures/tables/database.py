@@ -724,7 +724,7 @@ def _in_words(error: duckdb.Error, text: str, lines_before: int = 0) -> QueryErr
 
 
 def _no_column(name: str, others: set[str], text: str) -> str:
-    """That a table of a query has no column of this name, but ``others``; '' where none of ``TABLES`` has those."""
+    """Say that a table of a query has no column of this name, only ``others``; '' if none of ``TABLES`` has those."""
     words = re.findall(r"\w+", text.lower())
     tables = [TABLES[word] for word in dict.fromkeys(words) if word in TABLES]
     said = [table.no_column(name, False) for table in tables if others & {column.name for column in table.columns}]

@@ -343,7 +343,7 @@ def saved_rpcs(
     where: str = "true",
     passing: str = "true",
 ) -> Iterator[SavedRpcs]:
-    """Those that pass a condition, in the order in which they ended; so many at a time, or all at once.
+    """Saved RPCs that pass a condition, in the order in which they ended: ``rows`` at a time, or all at once.
 
     ``where``: on columns of all tables; ``passing``: on those of rpcs.
     """

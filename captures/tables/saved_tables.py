@@ -89,7 +89,8 @@ def added_calls(source: str, by: Sequence[str]) -> str:
 
 
 def added_transfers(source: str, by: Sequence[str]) -> str:
-    """The same of what carried payloads; the sums are those of ``TransferTotals``, in order."""
+    """Transfers in ``source`` that are alike in some columns, as one row; the sums are those of ``TransferTotals``, in
+    order."""
     sums = ("messages", "moved_chunks", "moved_segments", "moved_advertised", "moved_bytes", "moved_unused")
     columns = ", ".join((*by, "way"))
     return f"SELECT {columns}, min(time_ns) AS time_ns, {_summed(sums)} FROM {source} GROUP BY {columns}"
@@ -326,7 +327,7 @@ class DataSet:
     def entries(
         self, snapshot: DataSetSnapshot | None = None, where: str = "true", of: Sequence[object] = ()
     ) -> list[CaptureEntry]:
-        """Those of captures that have tables and pass a condition, in the order of their numbers."""
+        """Entries of captures that have tables and pass a condition, in the order of their numbers."""
         snapshot = snapshot or self.snapshot()
         files = snapshot.of(CAPTURES)
         if not files:
@@ -356,7 +357,7 @@ class DataSet:
                 return added
 
     def _added(self, entry: CaptureEntry, folder: str, about: About) -> CaptureEntry | None:
-        """The same; None where another writer came before with it."""
+        """Add a capture if it is not there; None if another writer was first."""
         snapshot, capture = self.snapshot(), entry.capture
         if there := self.entries(snapshot, "capture = ?", [capture]):
             return there[0]
@@ -829,7 +830,7 @@ def packets_elsewhere(path: str) -> str:
 
 
 def not_in_tables(path: str, what: str, sources: Sequence[str]) -> str:
-    """That the tables in ``path`` lack something, and which captures have it."""
+    """Say that the tables in ``path`` lack something, and which captures have it."""
     return f"{path}: holds tables, in which {what} are not; they are in {listed(sources)}"
 
 

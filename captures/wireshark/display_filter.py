@@ -185,7 +185,7 @@ class _FilterReader:
         raise _NotTranslatedError(f"{FRAME} is understood with && only, not with || or !", True)
 
     def _number(self, value: str) -> str:
-        """As SQL has it."""
+        """A number of a display filter, in SQL."""
         self._expect(_NUMBER, value, "a number")
         return str(int(value, 16)) if value[:2].lower() == "0x" else value
 

@@ -574,9 +574,8 @@ def export_tcp_of_each(
     condition: Condition | ChosenRpcs | None = None,
     comments: bool = True,
 ) -> Exported:
-    """The same of several sessions, whose RPCs and connections are numbered over all of them, together.
-
-    With each comes the name of its capture, which connections have in their comments.  ``paths``: all that they read.
+    """Write every call and reply of several sessions into one file, with RPCs and connections numbered over all. Each
+    session comes with the name of its capture, for the comments. ``paths``: all files that they read.
     """
     directory: Path | None = None
     if isinstance(output, Path):

@@ -101,7 +101,7 @@ class OutputFile(io.FileIO):
 
 
 def not_written(shown: str, error: OSError, wanted: int = 0) -> CaptureError:
-    """That a file could not be written; ``wanted``: bytes that it takes at least, where that is known."""
+    """The error of a file that could not be written; ``wanted``: the least number of bytes that it needs, if known."""
     full = wanted and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     return CaptureError(f"{shown}: {error.strerror}" + (f"; it takes at least {size(wanted)}" if full else ""))
 

@@ -112,7 +112,7 @@ def _option(code: int, value: bytes) -> bytes:
 
 
 def _options(values: dict[int, bytes]) -> bytes:
-    """Those that have a value, and the end of them."""
+    """The options that have a value, and the end-of-options option."""
     there = b"".join(_option(code, value) for code, value in values.items() if value)
     return there + _option(END_OF_OPTIONS, b"") if there else b""
 

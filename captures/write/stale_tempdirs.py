@@ -29,7 +29,8 @@ def folder_of_process(parent: str | None = None, prefix: str = PREFIX) -> tuple[
 
 
 class FolderOfProcess:
-    """The same until ``remove``, or the end of the process that made it.  A context manager, which gives the path."""
+    """A temporary folder that lives until ``remove``, or the end of the process that made it. A context manager, which
+    gives the path."""
 
     def __init__(self, parent: str | None = None, prefix: str = PREFIX) -> None:
         self._owner = os.getpid()

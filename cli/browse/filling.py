@@ -191,7 +191,7 @@ class BrowseFeed:
             os.close(lock)
 
     def abandon(self) -> None:
-        """The same in the midst of anything, where this process ends at once."""
+        """End the processes and remove what they left, at any point, when this process ends at once."""
         for worker in self._workers.values():
             worker.close()
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -375,7 +375,7 @@ def fill(
 
 
 def _filled(capture: BrowsedCapture, tables: Sequence[str]) -> Iterator[TablePart | ReadProgress | ReadToEnd | None]:
-    """The same of a data set, whose rows have all columns at once."""
+    """Fill tables from a data set, whose rows have all columns at once."""
     session = capture.session()
     frames = session.analyzer.frames
     gathered = RowsToSend(dict.fromkeys(tables, ADDED))

@@ -333,7 +333,7 @@ def values_of(row: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def copied_values(row: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The same, with the XID as lists show it, too."""
+    """Names and values of a row, with the XID also as lists show it."""
     values = values_of(row)
     if row.get("xid") is not None:
         at = [name for name, _ in values].index("xid")

@@ -70,7 +70,8 @@ def walk(feed: BrowseFeed, make: Callable[[], BrowseApp]) -> int:
 def walk_live(
     device: str, settings: CaptureSettings, options: Options, keep: Keep, duration: int | None, paused: bool
 ) -> int:
-    """The same of a device, until the panes are left; ``keep``: the packets that can be looked at."""
+    """Show a device's traffic in the panes until they are left; gives the exit status. ``keep``: the packets that can
+    be inspected."""
     need_terminal("rdmascope live --json does")
     from .live_app import LiveFeed, WatchedDevice
 

@@ -248,7 +248,8 @@ def _list(
 def _list_as_rpcs_end(
     reading: Reading, wanted: Sequence[FrameRange], condition: Condition, limit: int, page: _Page | _JsonPage
 ) -> int:
-    """The same of a file that is still written: the packets of an RPC that passes, when it ends."""
+    """List, of a file that is still being written, the packets of each RPC that passes when it ends. Gives their
+    number."""
     from rdmascope.captures.session.find import frames_of
 
     held: dict[int, bytes] = {}
@@ -345,7 +346,7 @@ def _list_trees(
     as_json: bool,
     times: TimeColumn,
 ) -> int:
-    """The same, each packet with its headers."""
+    """List packets, each with its headers. Gives their number."""
     from rich.text import Text
 
     from rdmascope.dissect.records.frame_layers import frame_fields

@@ -604,7 +604,7 @@ def _print_answers(
 
 
 def _print_answer_records(reading: Session, asked: RpcGrouping, sort: str | None, condition: Condition | None) -> None:
-    """The same for scripts."""
+    """Print groups, intervals and service levels as JSON."""
     from ..views.grouping import sorted_groups
     from ..views.tables import filter_field
 

@@ -253,7 +253,7 @@ class ShownRpcs:
 
 
 def _said(rpc: Rpc, first_time: int) -> list[RenderableType]:
-    """As ``rdmascope show`` says it, without the title; some of the lines, where there are many."""
+    """An RPC as ``rdmascope show`` prints it, without the title, and cut if it has many lines."""
     return list(rpc_summary(rpc, first_time).renderables)[1 : 1 + MAX_LINES]
 
 

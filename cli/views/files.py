@@ -29,7 +29,7 @@ def path(table: FileTable, file: File) -> str:
 
 
 def shown_path(path: str | None, removed: str | None, directory: bool) -> str:
-    """The same of what is known."""
+    """The path to show for a file, from its latest path or the one it had."""
     if removed is not None:
         return f"{removed} (removed)"
     return path + "/" * (directory and not path.endswith("/")) if path else UNNAMED

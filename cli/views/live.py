@@ -140,7 +140,7 @@ class Look:
 
 
 def page(snapshot: Snapshot, look: Look, width: int, height: int) -> RenderableType:
-    """As many rows of each section as there is room for."""
+    """The live page, with as many rows of each section as fit."""
     head = [*_head(snapshot, look, width), *_agreed(snapshot, width)]
     if height < LOW:
         return _low_page(snapshot, look, width, height, head)
@@ -163,7 +163,7 @@ def page(snapshot: Snapshot, look: Look, width: int, height: int) -> RenderableT
 def _low_page(
     snapshot: Snapshot, look: Look, width: int, height: int, head: Sequence[RenderableType]
 ) -> RenderableType:
-    """As many sections as there is room for with their rows: RPCs first."""
+    """The live page on a low terminal: as many whole sections as fit, RPCs first."""
     first, rates, losses, keys, oldest = head[:5]
     wanted = [first, rates, losses, keys, oldest] if height >= LOW - 4 else [first]
     if height < LOW - 4 and snapshot.oldest is not None and (snapshot.oldest.outstanding or 0) >= HANGING:

@@ -45,7 +45,7 @@ def packet_lines(
     encoded: Encoder,
     times: Mapping[int, str] | None = None,
 ) -> list[bytes]:
-    """The same of many packets, in the order of frames; ``place`` and ``times`` say it of a frame."""
+    """Lines of many packets, in the order of frames. ``place`` and ``times`` give the file and the time of a frame."""
     rows = packets.rows
     if len(rows):
         beginning = joined([*_beginning(rows, first_time, packets, place, times)], len(rows), encoded)

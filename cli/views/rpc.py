@@ -230,7 +230,7 @@ def _asked(count: int | None, names: Container[str | None]) -> int | None:
 
 
 def _how_of_row(row: Mapping[str, Any]) -> str:
-    """As ``how``: of the reply's bytes it is known only together what Write and Reply chunks carried."""
+    """The letters of ``how`` for a table row, which has the bytes of Write and Reply chunks only as a sum."""
     marks = ""
     if row["call_chunk_bytes"]:
         marks += "0" if row["call_rdma_procedure"] == NOMSG else "r"

@@ -53,7 +53,7 @@ class Kinds:
         return True
 
     def undecided(self) -> list[Difference]:
-        """Those kept that are not explained."""
+        """The kept differences that are not explained."""
         return [difference for kept in self.kept.values() for difference in kept if not difference.explained]
 
     def ordered(self) -> list[Kind]:

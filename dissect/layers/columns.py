@@ -141,7 +141,8 @@ def compile_header(header: type[Any]) -> Extractor:
 
 @cache
 def compiled(name: str) -> Extractor:
-    """The same for a header whose layout was compiled ahead, so that Scapy need not be started (layers/layouts.py)."""
+    """The NumPy reader of a header whose layout was compiled ahead, so that Scapy need not be started
+    (layers/layouts.py)."""
     return _compile(name, LAYOUTS[name])
 
 

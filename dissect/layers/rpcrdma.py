@@ -86,7 +86,7 @@ class ReadSegment(Item):
 
 
 class SegmentsField(PacketListField):  # type: ignore[misc]
-    """As many plain segments as the count before them says, which must fit the bytes there are."""
+    """Plain segments, as many as the preceding count says; they must fit the remaining bytes."""
 
     def getfield(self, pkt: Any, data: bytes) -> tuple[bytes, list[RDMASegment]]:
         end = pkt.count * 16

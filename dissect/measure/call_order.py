@@ -38,7 +38,7 @@ class CallOrder(Generic[Row]):
             yield from self._first()
 
     def add_all(self, numbers: Int64s, rows: Sequence[Row | None]) -> list[Row]:
-        """The same of many."""
+        """Add rows of many RPCs; returns those that can be given now."""
         held = [number for number, _, _ in self._held]
         both = np.concatenate((np.array(held, np.int64), numbers))
         order = both.argsort(kind="stable")

@@ -63,7 +63,7 @@ def changes_state(step: CompoundStep, reply: memoryview) -> bool:
 
 
 def changing_steps(walk: CompoundWalk, call: memoryview, reply: memoryview) -> Iterator[ChangingStep]:
-    """Those of a walk over a COMPOUND that succeeded."""
+    """The state-changing operations of a walked COMPOUND that succeeded."""
     for step in walk.steps:
         if step.succeeded and changes_state(step, reply):
             fields = decoded_step(step.operation, call, step.arguments, reply, step.results)
@@ -90,7 +90,7 @@ class StepPlaces(NamedTuple):
     """Truncated ones cannot be decoded to their end."""
 
     def steps(self, call: memoryview, reply: memoryview) -> Iterator[ChangingStep]:
-        """Of one of them: its arguments and its results."""
+        """The steps of one such COMPOUND, from its call and its reply."""
         for operation, asked, answered, handle in self.places:
             arguments, results = asked.fields(call), answered.fields(reply)
             if handle is None:
@@ -115,8 +115,8 @@ class CompoundLayouts:
         reply_ends: Int64s,
         lacks: tuple[Int64s, Int64s],
     ) -> list[StepPlaces | None]:
-        """Of COMPOUNDs with arguments at ``data[arguments[i]:call_ends[i]]``; None of those to be walked over.
-        ``lacks``: bytes of calls and replies that are not captured."""
+        """The places of steps in COMPOUNDs with arguments at ``data[arguments[i]:call_ends[i]]``; None for those to be
+        walked. ``lacks``: bytes of calls and replies that are not captured."""
         steps: list[StepPlaces | None] = [None] * len(arguments)
         assert _NFS4 is not None and _NFS4.arguments is not None and _NFS4.results is not None
 
@@ -134,7 +134,7 @@ class CompoundLayouts:
 
 
 def _agree(places: StepPlaces, data: Bytes, results: Int64s) -> NDArray[np.bool_]:
-    """Of which the masks are those of the first: they are no part of a layout."""
+    """Which replies have the attribute masks of the first: masks are not part of a layout."""
     alike = np.ones(len(results), np.bool_)
     for at, mask in places.masks:
         alike &= words_at(data, results + at) == mask
@@ -399,7 +399,7 @@ class Compounds:
         return map(partial(tuple.__new__, CompoundRow), compounds)
 
     def uses(self, rows: Rows) -> Iterator[SlotUse]:
-        """Of ``COMPOUND`` rows."""
+        """The slot uses of ``COMPOUND`` rows."""
         names = "number", "connection", "call_frame", "call_time", "slot", "sequence"
         for row in rows:
             number, connection, frame, time, slot, sequence = (int(row[name]) for name in names)

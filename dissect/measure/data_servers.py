@@ -83,7 +83,7 @@ class LayoutHandle(NamedTuple):
 
 
 class DataServers:
-    """Those of a capture, learned from its RPCs; what is beyond the limits is left out."""
+    """The data servers of a capture, learned from its RPCs; those beyond the limits are left out."""
 
     def __init__(self, counts: bool = False) -> None:
         """``counts``: the READs and WRITEs of each connection, too."""

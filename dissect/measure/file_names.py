@@ -380,7 +380,7 @@ class PathedRows(MadeSequence[Pathed | None]):
 
     @abstractmethod
     def alike(self) -> Int64s:
-        """Of each row a number; rows with the same number name the same."""
+        """A number for each row; rows with the same number name the same file."""
 
 
 class LateRow(NamedTuple, Generic[Row]):
@@ -707,7 +707,7 @@ class PathLearner:
         return columns, self._called(table, columns, kinds)
 
     def learn_paths(self, table: RpcTable, first: int, last: int) -> KnownTexts:
-        """The same without other fields, as paths: of calls in frames ``first`` to ``last``."""
+        """Learn names from a table; returns the paths of calls in frames ``first`` to ``last``."""
         columns, kinds = self._learned(table, _NAMES)
         frames = table.rows["call_frame"]
         inside = (frames >= first) & (frames <= last)
@@ -761,7 +761,7 @@ class PathLearner:
         return columns, kinds
 
     def named(self, table: RpcTable) -> Iterator[NamedRpc]:
-        """The same as objects."""
+        """Learn names from a table; gives its RPCs as objects with what they name."""
         columns, files = self.learn(table)
         for index, (rpc, file) in enumerate(zip(table, files, strict=True)):
             yield NamedRpc(rpc, columns.row(index), file)
@@ -777,7 +777,7 @@ class PathLearner:
         return CalledFile(None, name, rpc.call.time) if rule.from_root else None
 
     def path_of_call(self, rpc: Rpc) -> str | None:
-        """Of what a call names, which may have no reply; the RPC has its name."""
+        """The path of the file that a call names; the call may have no reply."""
         called = self.one(rpc, self.reader.fields(rpc))
         return None if called is None else self.path(called)
 

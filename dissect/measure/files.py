@@ -67,7 +67,7 @@ class ContentRegion(NamedTuple):
 
 
 class ContentChange(NamedTuple):
-    """The same place, seen with different bytes: a conflict or a new version."""
+    """A range of a file that was seen with different bytes: a conflict or a new version."""
 
     start: int
     """The first byte that differs."""
@@ -507,7 +507,7 @@ class FileTable:
         return [path_of_name(name) for name in reversed(file.names) if name.until is None]
 
     def earlier_names(self, file: File) -> list[EarlierName]:
-        """Those that it has no more, the latest first."""
+        """Former names of a file, the latest first."""
         return [
             (path_of_name(name, name.until), name.since, name.until, name.ended)
             for name in reversed(file.names)

@@ -137,7 +137,7 @@ def empty_span(since: Moment | None, until: Moment | None, capture: CaptureExten
 
 
 def _said(when: Moment | None, nanoseconds: int) -> str:
-    """As it was written, and what that is."""
+    """A time as the user wrote it, and what it means."""
     return f"{when.text if when else ''} ({moment(nanoseconds)})"
 
 

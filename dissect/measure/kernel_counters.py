@@ -380,7 +380,7 @@ class _Found:
 
 
 def compare_mounts(mounts: Sequence[Mount], wire: WireOperations, complete: Completeness) -> list[MountComparison]:
-    """Those that share their connections together."""
+    """Compare the counters of mounts with the wire; mounts that share their connections are compared together."""
     shared: dict[tuple[str, int, int | None], list[Mount]] = {}
     for mount in mounts:
         shared.setdefault((mount.server, mount.version, mount.minor_version), []).append(mount)

@@ -50,7 +50,7 @@ class _SlotConnection:
     slowest: list[tuple[int, int, SlowRpc]] = field(default_factory=list)
 
     def add(self, batch: ListedRpcs, places: Int64s, max_slowest: int) -> None:
-        """Those RPCs of a batch."""
+        """Add the RPCs of a batch at these ``places``."""
         rows = take(batch.rows, places)
         failed = np.array([failed for _, failed in batch.names.statuses])[rows["status"]]
         first, which = distinct(rows["procedure"], rows["caller"])

@@ -448,7 +448,7 @@ class NfsClient:
         self.renewed = time, frame
 
     def renew_often(self, times: Int64s, frames: Int64s) -> None:
-        """The same again and again."""
+        """Renew the lease at each of several times."""
         if self.renewed is None and len(times):
             self.renew(int(times[0]), int(frames[0]))
             times, frames = times[1:], frames[1:]

@@ -200,7 +200,7 @@ class NfsStateHistory:
         return StateNotes(calls, lone)
 
     def note(self, notes: StateNotes, table: RpcTable) -> None:
-        """The same of all workers, by the numbers of the whole, and the RPCs that ended in the meantime."""
+        """Take the notes of all workers, numbered as in the whole capture, and the RPCs that ended meanwhile."""
         for call in notes.calls:
             self._queue.append(called(call))
             self._connections[call.connection.number] = call.connection
@@ -213,7 +213,7 @@ class NfsStateHistory:
 
     @property
     def credits(self) -> list[CreditDirection]:
-        """Of the calls of each connection; of those that are not kept only where they waited for credits."""
+        """Credits of each connection's calls; of connections that are not kept, only where they waited for credits."""
         return [*self._blocked, *(history.directions[0] for history in self._histories.values())]
 
     def evict(self, gone: Iterable[Conversation]) -> None:

@@ -71,7 +71,7 @@ def add_chunks(totals_by_way: Mapping[str, TransferTotals], rpc: Rpc) -> None:
 
 
 def add_chunk_rows(totals_by_way: Mapping[str, TransferTotals], table: RpcTable) -> None:
-    """Those of the row RPCs of a table."""
+    """Add the chunks of the row RPCs of a table."""
     rows = take(table.only_rows, table.only_rows["chunks"] >= 0)
     if not len(rows):
         return
@@ -105,7 +105,7 @@ class ConnectionCounts(NamedTuple):
 
     @property
     def others(self) -> int:
-        """Those of another protocol, or of an unknown one."""
+        """Connections of another or of an unknown protocol."""
         return self.total - self.rpcrdma - self.tcp - self.refused
 
     @property
@@ -189,7 +189,7 @@ class ReasonCounts:
         self._shown: dict[str, str] = {}
 
     def add(self, reasons: Iterable[str], rpcs: int = 1) -> None:
-        """Those of an RPC, or of so many with the same: each counts once."""
+        """Count the reasons of one RPC, or of ``rpcs`` RPCs with the same reasons; each reason counts once for each."""
         for general, reason in {_general(reason): reason for reason in reasons}.items():
             key = general
             if general not in self._counts and len(self._counts) >= MAX_REASONS:
@@ -336,7 +336,7 @@ class Procedure:
 
     @property
     def waiting(self) -> int:
-        """The same, with the lower bounds of those that are not known."""
+        """Nanoseconds, the sum of all latencies, with lower bounds for unknown ones."""
         return self._latency.total + self._outstanding.total
 
     def weighted(self) -> tuple[Int64s, Int64s]:
@@ -544,7 +544,7 @@ class Statistics:
         return [slow for _, _, slow in heapq.nlargest(self._max_slowest, [*self._slowest, *self._hung], key=_SLOWNESS)]
 
     def slowest_answered(self) -> list[SlowRpc]:
-        """Those with a reply, the slowest first."""
+        """The RPCs with a reply, the slowest first."""
         return [slow for _, _, slow in sorted(self._slowest, key=_SLOWNESS, reverse=True)]
 
     def histogram(self, rows: int = 24) -> list[tuple[int, int, int]]:

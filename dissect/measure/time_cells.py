@@ -145,7 +145,7 @@ class TimeCells(WideningRows):
 
 
 def widened(cells: Int64s, doublings: int) -> Int64s:
-    """The same in intervals that are twice as wide, or twice as often that."""
+    """Cells in intervals 2 ** ``doublings`` times as wide."""
     wider = cells.copy()
     wider[:, 1] >>= doublings
     return summed(wider)

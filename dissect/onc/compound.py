@@ -391,7 +391,7 @@ def _eligible_argument(
 
 
 def ends_inside(operations: Sequence[str]) -> str:
-    """That the bytes end inside the last of these operations of a COMPOUND, or before the first."""
+    """Say that the bytes end inside the last of these operations of a COMPOUND, or before the first."""
     return f"the bytes end inside {_last(operations)}"
 
 
@@ -754,7 +754,7 @@ def _dropped(walked: NDArray[np.bool_], rows: Int64s, at: Int64s, ends: Int64s, 
 def _step_singly(
     data: Bytes, shape: Shape, walked: NDArray[np.bool_], rows: Int64s, starts: Int64s, at: Int64s, ends: Int64s
 ) -> None:
-    """The same, one row after the other."""
+    """Step over values of a shape, one row after the other."""
     assert not isinstance(shape, int)
     view = data.data
     for row, start, place, end in zip(

@@ -587,11 +587,13 @@ class FileLayout(NamedTuple):
     """Of truncated messages: why there may be more events."""
 
     def events_in(self, data: Bytes, arguments: Int64s, results: Int64s) -> list[list[FileEvent]]:
-        """Of messages whose arguments and results begin at these offsets in ``data``: each event of all of them."""
+        """All events of messages whose arguments and results begin at these offsets in ``data``, in a list for each
+        event of the layout."""
         return _columns(_EVENT, self.events, data, arguments, results)
 
     def operations_in(self, data: Bytes, arguments: Int64s, results: Int64s) -> list[list[FileOperation]]:
-        """Likewise each operation."""
+        """All operations of messages whose arguments and results begin at these offsets in ``data``, in a list for each
+        operation."""
         return _columns(_OPERATION, self.operations, data, arguments, results)
 
 

@@ -563,7 +563,7 @@ class _MessageFields:
 
 
 class _BatchFields:
-    """The same of many messages with the same fields."""
+    """The fields of many messages that have the same fields, for their words."""
 
     def __init__(self, columns: Mapping[str, NDArray[Any]], paths: KnownTexts | None = None) -> None:
         self._columns, self._paths = columns, paths

@@ -194,7 +194,7 @@ class FileDetails:
         )
 
     def file(self) -> File:
-        """As a file without its names: those of others would be needed for them."""
+        """The file without its names, which would need those of other files."""
         names = {field.name for field in dataclasses.fields(self)} - _NOT_OF_FILES
         made = File(self.server, self.handle)
         for name in names - {"latency"}:

@@ -238,7 +238,7 @@ class SegmentPackets:
         return [rpc for rpc in rpcs if not rpc[0].connection.of_tcp]
 
     def packets(self, batch: FrameBatch, first: int = 1, last: int = 1 << 62) -> Iterator[Packet]:
-        """Those of frames ``first`` to ``last`` of a batch."""
+        """The packets of frames ``first`` to ``last`` of a batch."""
         if self._analyzer.iwarp is None:
             return
         for segment, protocol, info, rpcs in self._known().lines(batch, first, last):
@@ -249,7 +249,7 @@ class SegmentPackets:
 
 
 def segment_record(line: Packet) -> Record:
-    """That of a TCP segment of iWARP."""
+    """The record of a TCP segment of iWARP."""
     from .packet_info import segment_fields
 
     assert line.segment is not None
@@ -317,7 +317,7 @@ class _InfoRows(NamedTuple):
         return message_places(take(self.rows, rows), what)
 
     def arguments(self, rows: Int64s) -> tuple[Int64s, Int64s]:
-        """The same of the arguments of some calls."""
+        """Where the arguments of some calls begin, and where they end."""
         starts, ends = self.spans("call", rows)
         return argument_places(self.table.data, starts, ends), ends
 
@@ -740,7 +740,7 @@ class PacketColumnLister:
         return self.take(decoded, self.analyzer.feed_table(decoded))
 
     def take(self, decoded: DecodedFrames, table: RpcTable) -> Iterator[ListedPackets]:
-        """The same of a batch that was analysed, and the RPCs that ended in it."""
+        """List a batch that was already analysed, with the RPCs that ended in it."""
         iwarp = self.analyzer.iwarp
         # Segments look for the packets of their RPCs by objects.
         table = table.with_readable_rows(iwarp.connections if iwarp is not None else (), truncated=False)

@@ -112,7 +112,7 @@ class Table:
         return column
 
     def no_column(self, typed: str, headings: bool = True) -> str:
-        """That it has no such column, and what may be meant: columns by their names, and by their headings."""
+        """Say that the table has no such column, and which names and headings may be meant."""
         from ..measure.filters import near
 
         names = self.typed if headings else [column.name for column in self.columns]
@@ -298,7 +298,7 @@ def encodable(text: str) -> str:
 
 
 def make_encodable(texts: np.ndarray[Any, np.dtype[np.object_]]) -> None:
-    """The same of many texts, in place."""
+    """Make many texts ``encodable``, in place."""
     if not "".join(texts).isascii():
         texts[:] = [encodable(text) for text in texts]
 
@@ -344,7 +344,7 @@ class RpcBatch:
 
     @property
     def files(self) -> PathedRows:
-        """That the calls name."""
+        """The files that the calls name."""
         assert self._learned is not None
         return self._learned[1]
 
@@ -480,7 +480,7 @@ class RpcBatch:
         return self.with_rdma(column)
 
     def with_rdma(self, column: MaskedArray) -> MaskedArray:
-        """The same, masked where RPCs were without RDMA."""
+        """A column, masked for RPCs without RDMA."""
         return masked(column.data, np.ma.getmaskarray(column) | ~self.rdma)
 
     @cached_property
@@ -518,7 +518,7 @@ class RpcBatch:
 
     @cached_property
     def with_chunks(self) -> list[Rpc]:
-        """Those that have chunks, in their order."""
+        """The RPCs with chunks, in their order."""
         has = self.rows["read_chunks"] + self.rows["write_chunks"] + self.rows["reply_chunks"] > 0
         table = self.table
         rpcs = iter(table.rpcs_of(take(table.only_rows, has[table.row_places])))

@@ -93,7 +93,7 @@ def rpc_records(table: RpcTable) -> list[Record]:
 
 
 def rpc_record(rpc: Rpc, path: str | None = None) -> Record:
-    """That of one RPC; ``path``: that its call names."""
+    """The record of one RPC; ``path``: the one that its call names."""
     (fields,) = rpc_records(RpcTable([rpc]))
     return {**fields, "path": path}
 

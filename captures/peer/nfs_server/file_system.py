@@ -81,7 +81,7 @@ def file_time(nanoseconds: int) -> dict[str, int]:
 
 
 class FileType(IntEnum):
-    """As ftype3 and nfs_ftype4 number them."""
+    """Types of files, with the numbers of ftype3 and nfs_ftype4."""
 
     REGULAR = 1
     DIRECTORY = 2

@@ -385,7 +385,7 @@ def reading(on: RawConnection, count: int) -> Callable[[int], bytes]:
 
 
 def data_into_write_chunk(on: RawConnection, count: int, sizes: list[int]) -> Filled:
-    """The same of a READ that has to bring data."""
+    """Send a READ that has to return data into a Write chunk with segments of these ``sizes``."""
     written = into_write_chunk(on, reading(on, count), sizes)
     error, status = rpc_error(written.answer), nfs_status(written.answer)
     if not error and status == 0:
@@ -733,7 +733,7 @@ class SuiteResult:
 
     @property
     def rule(self) -> Rule:
-        """That was broken; else the one that the check is for."""
+        """The rule that was broken, or else the one that the check is for."""
         return all_rules()[self.verdict.rule or self.check.rule]
 
     @property

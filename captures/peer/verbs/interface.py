@@ -106,7 +106,7 @@ class VerbsConnection(Protocol):
         """Memory the peer may read and write until ``release``."""
 
     def window(self, memory: RegisteredMemory) -> RegisteredMemory | None:
-        """The same memory through a type 2 memory window, which the peer may invalidate; None: this device has none."""
+        """A type 2 memory window over registered memory, which the peer may invalidate; None if the device has none."""
 
     def release(self, memory: RegisteredMemory) -> None:
         """The peer may no longer."""
@@ -260,7 +260,7 @@ def devices() -> dict[str, list[str]]:
 
 
 def _interfaces(device: Path) -> list[str]:
-    """As the GID table names them, else those whose hardware address an iWARP device has for a GID."""
+    """Network interfaces of a device: those that its GID table names or, for iWARP, with its GID as hardware address."""
     named = [_text(entry) for entry in sorted(device.glob("ports/*/gid_attrs/ndevs/*"))]
     if not any(named):
         gids = {_text(entry).replace(":", "")[:12] for entry in device.glob("ports/*/gids/0")}
@@ -367,7 +367,8 @@ def require() -> None:
 
 
 def readable(descriptors: Iterable[int], nanoseconds: int) -> list[int]:
-    """Those that can be read, as soon as there are any; of any number and value, which ``select`` does not take."""
+    """Wait until some descriptors are readable, and return these. Unlike ``select``, it takes descriptors of any number
+    and value."""
     poll = select.poll()
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)

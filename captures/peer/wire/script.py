@@ -108,7 +108,7 @@ class Dialogue:
             self._add(end, self.ends[end].call(call))
 
     def call(self, end: int, *calls: Call) -> None:
-        """The same; returns when nothing is under way any more."""
+        """Submit calls of one end, and run until nothing is outstanding."""
         self.submit(end, *calls)
         self.run()
 

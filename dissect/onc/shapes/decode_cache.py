@@ -200,7 +200,7 @@ def linux_name(arguments: Node) -> str | None:
 
 
 def flat_nodes(arguments: Node) -> dict[str, Node]:
-    """The first node of each whose bytes are there."""
+    """The first node of each field of a call whose bytes are there."""
     nodes: dict[str, Node] = {}
     for node in arguments.walk():
         name = _name(node)
@@ -210,7 +210,8 @@ def flat_nodes(arguments: Node) -> dict[str, Node]:
 
 
 def result_nodes(results: Node) -> dict[str, Node]:
-    """The same of results, apart from the entries of directories; ``object`` is the first file handle."""
+    """The first node of each field of results that was decoded, without the entries of directories; ``object`` is the
+    first file handle."""
     nodes: dict[str, Node] = {}
     for node in results.walk(lambda node: not isinstance(node.type, XdrList)):
         name = "eof" if node.type is BOOL and node.name.endswith("eof") else _RESULTS.get(_name(node) or "")
@@ -426,7 +427,7 @@ class Layouts:
         return groups, left
 
     def of_sparse(self, data: SparseBytes, start: int) -> Layout | None:
-        """The same of bytes that may have gaps, which are not where the layout is decided."""
+        """The layout of a value in bytes with gaps, none of which is where the layout is decided."""
         branch: _Branch | Layout | None = self._top
         while isinstance(branch, _Branch):
             at = start + branch.at
@@ -488,7 +489,7 @@ class Layouts:
         self.learn_sparse(SparseBytes([(0, view)], len(view) + self._lacking), start)
 
     def learn_sparse(self, data: SparseBytes, start: int) -> None:
-        """The same of bytes that may have gaps."""
+        """Decode a value in bytes with gaps, and learn its layout."""
         walk = _Noting(data, start, data.length, self._max_nodes)
         decoded = walk.decoded(self.type, "")
         if walk.unsure or len(walk.deciding) > MAX_DECIDING:
