@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Self
 
 Handler = Callable[[int, FrameType | None], object] | int
-"""Of signals."""
+"""A handler of signals."""
 
 
 class CaptureError(Exception):

@@ -33,9 +33,9 @@ class EachCapture:
     paths: Sequence[str]
     options: Options
     name: str
-    """As it is shown."""
+    """The name that is shown."""
     behind: CaptureBehind | None = None
-    """Of a data set; None where it is all there is."""
+    """Its entry in a data set; None for a single capture."""
 
     @property
     def host(self) -> str | None:

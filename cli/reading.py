@@ -99,7 +99,7 @@ packets_argument = click.argument(
     type=CAPTURE,
     callback=lambda ctx, parameter, paths: with_packets(paths),
 )
-"""The same, for what reads packets: of saved tables, those of their captures; or a data set."""
+"""The argument FILE of commands that read packets; for saved tables and data sets, those of their captures."""
 
 
 def follow_options(command: Callable[..., Any]) -> Callable[..., Any]:

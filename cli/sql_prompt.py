@@ -27,7 +27,7 @@ WORDS = (
     "ELSE", "END", "UNION", "DESCRIBE", "SUMMARIZE", "PIVOT", "CREATE", "TABLE", "count", "sum", "avg", "min", "max",
     "median", "quantile_cont", "arg_max", "arg_min", "count_if", "date_trunc", "round", "string_agg",
 )  # fmt: skip
-"""Of SQL, that are completed."""
+"""Words of SQL that are completed."""
 TABLES_AFTER = re.compile(r"(?:\b(?:from|join|describe|summarize|pivot)|\\d)\s+\w*$", re.IGNORECASE)
 
 HELP = """\

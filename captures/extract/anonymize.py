@@ -366,7 +366,7 @@ class Headers:
     """Where the headers of a frame are that matter here."""
 
     transport: int = 0
-    """Of the BTH, or of the TCP header, or of the UDP header of something else."""
+    """Offset of the BTH, of the TCP header, or of another UDP header."""
     tcp: bool = False
     datagram: int | None = None
     """The port that such a UDP header is to."""

@@ -114,7 +114,7 @@ class Extracted(NamedTuple):
     connections: int
     frames: int
     bytes: int
-    """Of the frames."""
+    """Bytes of the frames written."""
     left_out: int
     """Frames that could not be made anonymous."""
 
@@ -242,7 +242,7 @@ class FrameOrigin(NamedTuple):
     """Index."""
     host: str
     names: Mapping[str, str]
-    """Of files, by path: comments say which one a frame is from.  Empty: they do not."""
+    """Names of files by path, for comments that say which file a frame is from; empty for no such comments."""
 
 
 Chosen = tuple[Frame, Place, tuple[int, str, int], FrameOrigin]

@@ -54,7 +54,7 @@ class NumberRanges:
         self.numbers = numbers
         self._columns = tuple(array("q") for _ in range(5))
         self._table: Int64s | None = None
-        """The same columns, by last frame."""
+        """The table sorted by last frame."""
         self._longest = self._linger = 0
         """Frames that a range lasts at most; and that may repeat it, before or behind: what a receiver dropped came
         before what it took."""
@@ -175,7 +175,7 @@ class ChosenFpdu(NamedTuple):
     """The TO or MO."""
     tag: int
     sink: int | None
-    """Of a Read Response: the tagged offset at which the response begins."""
+    """For a Read Response, the tagged offset at which the response begins."""
     grid: int | None
     """Position that the markers of its direction are counted from; None without markers."""
 

@@ -49,7 +49,7 @@ class Device:
     """A network interface, a software RDMA device or an adapter to capture on."""
 
     name: str
-    """As it was given."""
+    """The device as the user gave it."""
     kind: str
     """'interface', 'rxe', 'siw', or 'adapter'."""
     interface: str = ""

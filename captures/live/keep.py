@@ -401,7 +401,7 @@ HANGS = "calls-hung"
 HUNG_AFTER = 10_000_000_000
 """Nanoseconds for which a call that hangs is outstanding: more than a slow server takes."""
 MAX_COMMANDS = 4
-"""That run at the same time; what happens meanwhile starts none."""
+"""Commands that run at the same time; further triggers start none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -307,9 +307,9 @@ class MemoryParts:
 
     limit: int
     buffer: int
-    """Of the kernel, for each device."""
+    """The kernel's buffer for each device."""
     before: int
-    """Of packets that wait for a trigger."""
+    """Packets that wait for a trigger."""
     files: int
     """Names."""
     answered: int
@@ -377,7 +377,7 @@ WAIT = 50
 HELD = 0.3
 """Seconds that the kernel may hold the last frames."""
 MAX_HELD = 2.0
-"""The same where its counters say that it does: of a machine that is busy."""
+"""Seconds that the kernel may hold them if its counters say that it does, on a busy machine."""
 MARGIN = 400_000_000
 """Nanoseconds that a frame may need from the network to here."""
 TIDY = 30
@@ -407,7 +407,7 @@ class Ending:
     def __init__(self) -> None:
         self.why = ""
         self._others: list[Ending] = []
-        """Those of captures that run beside it, and end with it."""
+        """Ends of captures that run beside this one, and end with it."""
 
     def because(self, why: str) -> None:
         """The first reason counts; '' is none.  The end of one stream, and an error, end no other capture."""

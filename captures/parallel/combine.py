@@ -391,7 +391,7 @@ class FrameCounts:
     clock: Clock
     known: int
     addresses: list[bytes]
-    """Those behind the ``known`` ones."""
+    """Addresses after the ``known`` ones."""
 
     def __len__(self) -> int:
         return self.frames

@@ -430,7 +430,7 @@ class Division:
         """Their ids; that of the process that decodes is the last."""
         inboxes: list[int] = []
         outboxes: list[int] = []
-        """Of the process that decodes: to this one, and to the workers."""
+        """Descriptors from the decoding process to this one and to the workers."""
         try:
             for _ in range(workers + 1):
                 ends = os.pipe()

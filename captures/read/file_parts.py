@@ -15,7 +15,7 @@ TAIL = 1 << 16
 """Bytes at the end of a file that are read at once: most often what a Parquet file says of itself."""
 
 MAX_TAILS = 256
-"""That are kept."""
+"""Tails that are kept."""
 
 
 def register(connection: DuckDBPyConnection, system: AbstractFileSystem, sizes: Mapping[str, int]) -> None:

@@ -37,7 +37,7 @@ class OtherPoint(NamedTuple):
     """A file, or ring of files, with traffic that another one shows, too."""
 
     path: str
-    """Of its first file."""
+    """The path of its first file."""
     first: str
     """The file at the capture point that counts."""
     common: CommonTraffic
@@ -174,9 +174,9 @@ class MergedCaptures(Closing):
         self._number = 0
         self.files: list[str] = []
         self.dropped_frames = 0
-        """Those that captures read to their end say they lost."""
+        """Frames that captures read to their end say they lost."""
         self.time_steps: set[int] = set()
-        """Of these captures, nanoseconds."""
+        """Timestamp resolutions of these captures, nanoseconds."""
         self.places = Places()
         """Where each frame that was given is."""
         if "-" in paths:
@@ -505,9 +505,9 @@ class NumberOffset:
     connections: int = 0
     rpcs: int = 0
     files: int = 0
-    """Of NFS; a pass numbers its own from 1."""
+    """Offset of the numbers of NFS files; each pass numbers its own from 1."""
     first_time: int | None = None
     """Nanoseconds since the Unix epoch, of the first frame of all captures; None: of that of this one."""
     names: Mapping[str, str] = field(default_factory=dict)
-    """Of the files of all captures, by path, as they are shown: frames are shown with file and number there.  Empty:
-    they have only the one number."""
+    """Names of the files of all captures, by path, with which frames are shown; if empty, frames have only one number.
+    """

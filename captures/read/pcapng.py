@@ -64,7 +64,7 @@ class SectionInfo:
     system: str = ""
     hardware: str = ""
     comments: list[str] = field(default_factory=list)
-    """Of sections and interfaces; those of frames are in their batch."""
+    """Comments of sections and interfaces; comments of frames are in their batch."""
     frame_comments: int = 0
     statistics: dict[int, InterfaceStatistics] = field(default_factory=dict)
     """By interface, counted over all sections."""
@@ -214,7 +214,7 @@ class Sections:
 
     byte_order: str = ""
     interfaces: list[Interface] = field(default_factory=list)
-    """Of all sections."""
+    """Interfaces of all sections."""
     first: int = 0
     """Index of this section's first interface."""
     section: SectionInfo = field(default_factory=SectionInfo)

@@ -54,7 +54,7 @@ class _Buffer(NamedTuple):
 
     at: int
     size: int
-    """As they stand in the file."""
+    """Bytes in the file."""
     page: int
     """Bytes of a page."""
 
@@ -71,7 +71,7 @@ class TextEvents:
         self.events = self.lost = 0
         self._rest = b""
         self._time = 0
-        """Of the last event."""
+        """The time of the last event."""
 
     def take(self, piece: bytes, ended: bool = False) -> list[Event]:
         """The EVENTS and LOST events of the lines that are complete now; with ``ended`` also of the last line."""

@@ -103,7 +103,7 @@ class RunFacts(NamedTuple):
     violations: Counter[tuple[str, str]]
     """By id of the rule and role of the end."""
     transports: Sequence[str]
-    """That carried NFS."""
+    """Transports that carried NFS."""
 
 
 def differences(before: RunFacts, after: RunFacts) -> RunsCompared:

@@ -354,7 +354,7 @@ class FoundFrame(NamedTuple):
 
     frame: Frame
     rpcs: list[Rpc]
-    """Those it belongs to, the first to end first."""
+    """RPCs that the frame belongs to, the first to end first."""
     stray: StrayMessage | None
     """A message that begins in it, and is part of no RPC."""
     segment: IwarpSegment | None

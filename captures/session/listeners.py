@@ -169,7 +169,7 @@ class _Audited(NamedTuple):
     """What a worker found."""
 
     closed: list[tuple[Connection, dict[TallyKey, RuleTally]]]
-    """Of connections of which nothing more comes."""
+    """Tallies of connections that have ended."""
     findings: list[Finding]
 
 

@@ -132,7 +132,7 @@ class Session:
         self._places: Places | None = None
         self._files: list[str] = []
         self.names: Mapping[str, str] = {}
-        """Of the files that were read, by path, as they are shown."""
+        """Shown names of the files that were read, by path."""
         self._limits = limits
         self._progress = progress
         self._before = before or NumberOffset()
@@ -140,7 +140,7 @@ class Session:
         self.analyzer.number_behind(self._before.connections, self._before.rpcs)
         self._file_names: FileNames[NamedFile] | None = None
         self._learner: PathLearner | None = None
-        """Of a list of packets of a large capture."""
+        """For a list of packets of a large capture."""
 
     def watch(self, *pass_listeners: PassListener) -> None:
         """They listen to all conversations of the pass, whichever process analyses them."""

@@ -58,7 +58,7 @@ KEYS = {"rpcs": "number", "packets": "frame", "connections": "number", "files": 
 """What rows are ordered by, where nothing else is asked, and among equals."""
 _RPC_OF_FRAME = """(SELECT any_value(rpcs.number) FROM temp.coming_rpcs AS numbered JOIN rpcs USING (call_frame)
     WHERE numbered.number = part.rpc) AS rpc"""
-"""Of packets of a live capture: a pass over what is kept gives RPCs other numbers than the list has."""
+"""For packets of a live capture: a pass over what is kept gives RPCs other numbers than the list has."""
 _WRONG = {
     "rpcs": "state <> 'complete' OR number IN (SELECT rpc FROM findings)",
     "packets": "rpc IN (SELECT number FROM rpcs WHERE state <> 'complete' UNION SELECT rpc FROM findings)"

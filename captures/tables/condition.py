@@ -170,7 +170,7 @@ class ChosenRpcs(NamedTuple):
 
     numbers: frozenset[int]
     connections: frozenset[int]
-    """Of these RPCs."""
+    """Connections of these RPCs."""
 
     def judged(self, subject: Subject) -> bool:
         """Whether an audit of these RPCs judges a noun: it is of one of them, or of the setup of their connections."""

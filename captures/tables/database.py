@@ -123,7 +123,7 @@ class ArrowFile:
         self.schema = schema
         self.rows = 0
         self.bytes = 0
-        """Of the whole file, behind its end."""
+        """Bytes of the whole file, once it is written."""
         self._file = file
         if format == "parquet":
             about = {field.name: field.metadata[b"description"] for field in schema if field.metadata}
@@ -211,7 +211,7 @@ def _names_in(connection: duckdb.DuckDBPyConnection, text: str) -> set[str] | No
         return None
     columns: set[str] = set()
     last: set[str] = set()
-    """Of names with dots: that of a table is a whole row."""
+    """Last parts of names with dots; a table's own name is a whole row."""
     relations: set[str] = set()
     for node in _nodes(parsed):
         if not _ALL.isdisjoint(kind for kind in (node.get("class"), node.get("type")) if isinstance(kind, str)):
@@ -244,8 +244,7 @@ def _nodes(value: Any) -> Iterator[dict[str, Any]]:
 MEMORY = 512 << 20
 """Bytes that DuckDB may use; what is more goes to the temporary folder."""
 FILLING = 128 << 20
-"""The same where all tables are filled and kept, and nothing is asked of them; with one thread, as each takes its own
-buffers."""
+"""DuckDB's memory if all tables are only filled and kept; with one thread, since each has buffers of its own."""
 ROW_GROUP = 10240
 """Rows that are held until they are written together: of a Parquet or Arrow file."""
 FORMATS = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".arrow": "arrow"}
@@ -275,7 +274,7 @@ class QueryResult(NamedTuple):
     """What a statement gives."""
 
     names: tuple[str, ...]
-    """Of the columns, each once."""
+    """Names of the columns, each once."""
     types: tuple[str, ...]
     """DuckDB's."""
     length: int

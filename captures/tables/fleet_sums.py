@@ -126,7 +126,7 @@ class SummedRows(NamedTuple):
     calls: str
     """Rows of calls, or single RPCs."""
     transfers: str
-    """The same of what carried their payloads."""
+    """A query for the transfers that carried their payloads."""
     each: bool
     """Each RPC keeps its own latency and time."""
 

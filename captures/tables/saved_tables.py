@@ -42,7 +42,7 @@ from .saved import SNAPSHOTS, is_data_set
 CALLS, TRANSFERS = "calls", "transfers"
 """Tables of a data set: sums of RPCs, and of what carried their payloads."""
 BINS = 32
-"""Of latencies for each doubling: the middle of one is within 1.1 % of what is in it."""
+"""Bins of latency for each doubling: the middle of a bin is within 1.1 % of its values."""
 MINUTE = 60 * 10**9
 """Nanoseconds; RPCs that began in different ones are told apart."""
 ALIKE = (
@@ -75,7 +75,7 @@ EACH_TRANSFER = f"""(
         FROM (FROM rpcs WHERE chunks > 0 AND {{0}}) AS meant JOIN chunks AS used ON used.rpc = meant.number
     )
 )"""
-"""The same of ``TRANSFERS``."""
+"""The rows of ``TRANSFERS``."""
 
 
 def added_calls(source: str, by: Sequence[str]) -> str:
@@ -120,7 +120,7 @@ STATEMENT_COLUMNS = (
 COUNTED = ("rpcs", "connections", "files", "frames", "ended")
 """What is numbered."""
 FORMAT = 1
-"""Of snapshots; rises where earlier programs would misread them."""
+"""Format of snapshots; rises if earlier programs would misread them."""
 KEPT = 100
 """Snapshots behind the latest one."""
 GRACE = 600

@@ -36,7 +36,7 @@ WORDS = {
 } | {"user": "user"}
 """Names on the screen -> columns of rpcs; in quotes, as ``user`` is a word of SQL."""
 OF_COMPOUND = "the procedure of NFSv4 is COMPOUND: list_contains(operations, {name}) finds its operations, too"
-"""Of a query, in which columns mean what they hold."""
+"""A hint for queries, in which columns mean what they hold."""
 
 
 class Typed(NamedTuple):

@@ -53,7 +53,7 @@ class DisplayFilter(NamedTuple):
     condition: str
     """In SQL over the columns of rpcs; '' where there is none."""
     frames: FrameRange | None
-    """Of packets."""
+    """Frames of packets."""
 
 
 def display_filter(given: str) -> DisplayFilter:

@@ -23,7 +23,7 @@ from ..errors import CaptureError, system_errors
 from ..live.device import EVERY, RDMA_DEVICES
 
 PREFIX = "nfs-rdma-"
-"""Of the names of interfaces."""
+"""Prefix of the names of interfaces."""
 FILE = "nfs-rdma-file"
 """Replays a capture."""
 LAUNCHER = "rdmascope"

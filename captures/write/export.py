@@ -235,7 +235,7 @@ class WholeMessages(NamedTuple):
     """Nanoseconds since the Unix epoch."""
     contents: Sequence[bytes]
     comments: Sequence[str]
-    """Those of the packets; none at all where these have none."""
+    """Comments of the packets; empty if they have none."""
     rpcs: Sequence[int]
 
     def part(self, first: int, end: int) -> WholeMessages:
@@ -429,7 +429,7 @@ class ReadWindow:
 
 
 Written = list[tuple[bytes, int, str | None]]
-"""Of each packet the captured bytes, its true length, a comment."""
+"""For each packet, the captured bytes, its true length, and a comment."""
 
 
 class TcpPackets:
@@ -443,7 +443,7 @@ class TcpPackets:
             end.packed if end.version == self._version else bytes(10) + b"\xff\xff" + end.packed for end in ends
         ]
         self._sum = int.from_bytes(b"".join(addresses)) % 0xFFFF
-        """Of the words of both."""
+        """The checksum over the words of both addresses."""
         self._between = b"".join(addresses), b"".join(addresses[::-1])
         """Sender and receiver, by sender."""
         ports = conversation.client_port, conversation.server_port
@@ -585,7 +585,7 @@ def export_tcp_of_each(
     skipped = lost = 0
     nfs: set[int] = set()
     connections: dict[int, Connection] = {}
-    """Those with messages, evicted ones too."""
+    """Connections with messages, evicted ones too."""
     notes = FindingNotes()
     names: dict[int, str] = {}
     """By connection."""

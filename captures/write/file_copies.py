@@ -255,7 +255,7 @@ class Written(NamedTuple):
     name: str
     length: int
     sha256: str | None
-    """Of the whole file, holes as zeros; None where it was not computed, see ``problem``."""
+    """SHA-256 of the whole file, holes as zeros; None if it was not computed, see ``problem``."""
     md5: str | None
     problem: str
     """Why something of it was not written or not computed."""

@@ -57,7 +57,7 @@ class ExportedTable(NamedTuple):
     """Path."""
     rows: int
     bytes: int
-    """Of the file."""
+    """Bytes of the file."""
 
 
 def tables_of(

@@ -227,7 +227,7 @@ class BrowsedCapture(NamedTuple):
     paths: tuple[str, ...]
     options: Options
     frames_before: int | None = None
-    """Of a live capture: how many frames are kept no more; None where it is not live."""
+    """How many frames of a live capture are no longer kept; None if it is not live."""
     data_set: str = ""
     """The path: its tables are read, and the captures behind it where something is looked at."""
     behind: CaptureBehind | None = None

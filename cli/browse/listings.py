@@ -32,7 +32,7 @@ from ..views.rpc import BYTES, RpcCells, RpcLine, cells_line, header as rpc_head
 from ..views.tables import cell, counted, sized, timed
 
 MAX_BYTES = 1 << 20
-"""Of a message that are sent for looking at them."""
+"""Bytes of a message that are sent for display."""
 
 
 @dataclass(slots=True)

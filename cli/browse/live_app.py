@@ -181,7 +181,7 @@ class LiveFeed(BrowseFeed):
         """What comes is held back."""
         self._held: deque[HeldPart] = deque()
         self._parts = 0
-        """That were held back."""
+        """Parts that were held back."""
         self.oldest = 1
         """Number of the first RPC that is there."""
         self.taken = 0

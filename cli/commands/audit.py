@@ -44,7 +44,7 @@ FAIL_ON = {"MUST": 0, "SHOULD": 1, "STATED": 2, "NOTE": 3, "NEVER": -1}
 _levels = click.Choice([*FAIL_ON], case_sensitive=False)
 
 LINES = 1000
-"""That are printed together."""
+"""Lines that are printed together."""
 
 ENDS = {"client": 0, "server": 1}
 """Ends of a connection, by what the page calls them."""

@@ -60,7 +60,7 @@ _KEPT = "kept"
 BEFORE, AFTER = 30 * SECOND, 5 * SECOND
 """What is kept around a moment."""
 OUTPUT = Lock()
-"""Of standard output, which several captures write to."""
+"""A lock for standard output, which several captures write to."""
 
 
 @click.command("live", cls=Grouped)

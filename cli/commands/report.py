@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 
 MAX_STATEMENTS = 5
-"""Of the diagnosis on the page."""
+"""Statements of the diagnosis on the page."""
 DIAGNOSIS = "rdmascope diagnose FILE has the evidence, and looks further"
 
 

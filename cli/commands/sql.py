@@ -186,7 +186,7 @@ class _Printer(NamedTuple):
     as_csv: bool
     output: str | None
     format: str
-    """Of ``output``."""
+    """The format of ``output``."""
     captures: tuple[str, ...]
 
     def answer(self, database: Database, text: str) -> None:

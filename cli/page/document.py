@@ -66,9 +66,9 @@ if TYPE_CHECKING:
     from rdmascope.captures.tables.fleet_sums import HostInterval, SummedSession  # It takes long to load.
 
 MAX_HOSTS = 50
-"""Of the heat map: those on which RPCs waited longest."""
+"""Rows of the heat map: the hosts on which RPCs waited longest."""
 MAX_COLUMNS = 96
-"""Of the heat map: hours, or several together."""
+"""Columns of the heat map: hours, or several together."""
 WIDTH, HEIGHT, NAMES = 9, 16, 160
 """Pixels: of a cell, and of the names before them."""
 
@@ -143,7 +143,7 @@ def _worst(session: SummedSession, slowest: list[SlowRpc]) -> str:
 
 MAX_RULES = 40
 MAX_ENDS = 8
-"""Of one rule."""
+"""Ends listed for a rule."""
 NOTE = 3
 """The ``worst`` of a tally with nothing worse than a note."""
 LEVELS = {"MUST": "problem", "SHOULD": "warning", "STATED": "note"}
@@ -270,7 +270,7 @@ def _finding(finding: Finding, shown: Collection[int]) -> str:
 MAX_UNDECODED = 100
 """Rows of what was not decoded."""
 MAX_BYTES = 5_000_000
-"""Of the page, whatever the capture holds."""
+"""Bytes of the page, for any capture."""
 MAX_HUNG = 20
 """Calls without a reply that are drawn, those outstanding the longest."""
 HERE = Path(__file__).parent

@@ -130,7 +130,7 @@ MAX_TREE = 40_000
 Kinds = tuple[ProcedureNames, str]
 """Procedure, and status or state."""
 PHASES = (*PARTS, "hung")
-"""Of a bar, in the order of the wire."""
+"""Phases of a bar, in the order of the wire."""
 WHOLE = [STATES.index(state) for state in ("complete", "error", DUPLICATE_REPLY)]
 
 

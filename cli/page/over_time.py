@@ -33,7 +33,7 @@ from .examples import ShownRpcs, path_of, shortened, tag, text
 MAX_INTERVALS = 120
 """At most, in which a span is selected."""
 MAX_CELLS = 40_000
-"""Of all tables together; with more, intervals are wider."""
+"""Cells of all tables together; with more, intervals get wider."""
 FEWEST_INTERVALS = 15
 ROWS = {"procedures": 100, "clients": 100, "files": 200, "connections": 200}
 """Rows of each table at most."""
@@ -340,7 +340,7 @@ class Series:
     percentiles: Mapping[int, Floats]
     """By percentage: nanoseconds; NaN where nothing ended."""
     heat: tuple[Int64s, Floats, Floats, Int64s]
-    """Of each cell that has RPCs: the interval's index, lowest and highest latency in nanoseconds, RPCs."""
+    """For each cell with RPCs: the interval's index, lowest and highest latency in nanoseconds, RPCs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -130,7 +130,7 @@ MARGIN = 10
 REMARK = 18
 """Columns right of it, where there is room."""
 MAX_ROWS = 16
-"""Of the heat map."""
+"""Rows of the heat map."""
 
 
 def columns_of_time(width: int) -> int:

@@ -190,7 +190,7 @@ class _Section:
     """Rows that it should have before others get more."""
     empty: str
     last: bool = False
-    """Of more rows than there is room for, the last are shown."""
+    """If not all rows fit, show the last."""
 
 
 def _stack(sections: Sequence[_Section], room: int, apart: int) -> RenderableType:

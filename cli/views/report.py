@@ -59,7 +59,7 @@ MEANING = {
 MAX_CONNECTIONS = 24
 MAX_PROCEDURES = 30
 LEAST_SHARE = 0.005
-"""Of the time of all RPCs: procedures below it that did not fail are folded, where there are more than a few."""
+"""Share of the time of all RPCs below which procedures without failures are folded, if there are more than a few."""
 MAX_HOSTED = 10
 """Procedures that are listed with their times in the hosts."""
 MIN_FOLDED = 8

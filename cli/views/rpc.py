@@ -88,7 +88,7 @@ class RpcLine(NamedTuple):
     absolute: bool = False
     """Times are dates and times of day."""
     place_width: int = 0
-    """Of a column that says in which of several files frames are."""
+    """Width of the column that says which of several files a frame is in."""
 
     @property
     def names(self) -> list[tuple[str, int]]:
@@ -597,7 +597,7 @@ class Section(NamedTuple):
     remark: str
     body: tuple[RenderableType, ...]
     message: str = ""
-    """Of which bytes it is: 'call', 'reply', "call's transport header" or "reply's transport header"."""
+    """The bytes it describes: 'call', 'reply', "call's transport header" or "reply's transport header"."""
 
     @property
     def heading(self) -> Text:

@@ -541,6 +541,6 @@ SEGMENT_ROWS: tuple[DirectionRow, ...] = (
     DirectionRow("FPDUs with wrong markers", lambda direction: counted(direction.marker_failures)),
     DirectionRow("FPDUs rejected without a CRC", lambda direction: counted(direction.doubted_fpdus)),
 )
-"""The same of iWARP, where TCP looks after losses."""
+"""Rows for iWARP, where TCP recovers losses."""
 OF_RECORDS = {"FPDUs": "records", "unique RDMA payload": "unique payload"}
 """And without RDMA."""

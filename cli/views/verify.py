@@ -38,7 +38,7 @@ class Kinds:
     """Differences, sorted by who is right and why."""
 
     limit: int
-    """Of each kind, how many are kept; 0 is all."""
+    """How many of each kind are kept; 0 is all."""
     kept: dict[Kind, list[Difference]] = field(default_factory=dict)
     counts: dict[Kind, int] = field(default_factory=dict)
 

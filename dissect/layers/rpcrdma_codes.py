@@ -11,7 +11,7 @@ PROCEDURE_NAMES = {
     RDMA_DONE: "RDMA_DONE",
     RDMA_ERROR: "RDMA_ERROR",
 }
-"""Of version 1 (RFC 8166, 4.2)."""
+"""Procedures of version 1 (RFC 8166, 4.2)."""
 
 PROCEDURE_NAMES_2 = {
     RDMA_MSG: "RDMA2_MSG",
@@ -24,7 +24,7 @@ PROCEDURE_NAMES_2 = {
 ERR_VERS, ERR_CHUNK, ERR_INVAL_OPTION = 1, 2, 3
 
 ERROR_NAMES = {ERR_VERS: "RDMA_ERR_VERS", ERR_CHUNK: "RDMA_ERR_CHUNK (RDMA_ERR_BADHEADER)"}
-"""Of version 1 (RFC 8166, 4.5)."""
+"""Errors of version 1 (RFC 8166, 4.5)."""
 
 ERROR_NAMES_2 = {
     ERR_VERS: "RDMA2_ERR_VERS",

@@ -112,7 +112,7 @@ class CallGroup:
     """Nanoseconds, the sum of each of ``PARTS``."""
     samples: Samples = field(default_factory=lambda: Samples(MAX_EXACT))
     outstanding: Samples = NO_SAMPLES
-    """Of calls without a reply, how long they are outstanding."""
+    """How long calls without a reply have been outstanding."""
 
     @property
     def waited(self) -> int:
@@ -216,7 +216,7 @@ class LatencyInterval:
     outstanding: int
     """RPCs without a reply, which are in the bins with a lower bound of their latency."""
     bins: Int64s
-    """Of latency, ascending; see ``bounds``."""
+    """Bins of latency, ascending; see ``bounds``."""
     counts: Int64s
     """RPCs in each."""
 
@@ -289,7 +289,7 @@ class ServiceLevel:
     """A bound on a latency of the calls of a procedure or operation."""
 
     text: str
-    """As it was written."""
+    """The service level as the user wrote it."""
     procedure: str
     """Its name, perhaps behind that of a program; ``*`` and ``?`` stand for others."""
     measure: str
@@ -366,7 +366,7 @@ class ViolatedSpan:
     calls: int
     """With a latency, that began in it."""
     beyond: int
-    """Of them, those beyond the limit."""
+    """Calls beyond the limit."""
     worst: int
     """The longest latency, in nanoseconds."""
     worst_rpc: int

@@ -92,7 +92,7 @@ COLUMNS = (
     "reply_bytes",
     "reply_chunk_bytes",
 )
-"""Those that a comparison needs."""
+"""Columns that a comparison needs."""
 
 RpcColumns = Mapping[str, MaskedArray]
 
@@ -171,10 +171,10 @@ class PairedRpc(NamedTuple):
     """What it was called for."""
     xid: int
     client_number: int
-    """Of the RPC in the client's capture."""
+    """The number of the RPC in the client's capture."""
     server_number: int
     client_time: int
-    """Of the call's first packet, by the clock there."""
+    """The time of the call's first packet, by the clock there."""
     server_time: int
     waited: int
     """Latency at the client's capture point."""
@@ -298,7 +298,7 @@ class Run:
     call_bytes: int
     reply_bytes: int
     chunk_bytes: int
-    """Of these bytes, transferred by RDMA Read and Write."""
+    """Bytes of these that RDMA Read and Write transferred."""
 
 
 class Costs(NamedTuple):
@@ -377,7 +377,7 @@ class ProcedureCalls(NamedTuple):
 
     run: Run
     latencies: Int64s
-    """Of those that have one: nanoseconds, or what has the order of these."""
+    """Known latencies: nanoseconds, or values in the same order."""
     counts: Int64s
     """How many there are of each."""
 

@@ -85,7 +85,7 @@ class StepPlaces(NamedTuple):
 
     places: tuple[_StepPlace, ...]
     masks: tuple[tuple[int, int], ...]
-    """Of each GETATTR where the first word of its results' mask is, and what."""
+    """For each GETATTR, where the first word of its results' mask is, and its value."""
     problem: bool
     """Truncated ones cannot be decoded to their end."""
 
@@ -180,7 +180,7 @@ def _handles(walk: CompoundWalk, call: memoryview, reply: memoryview) -> dict[in
 
 
 RENEWING = frozenset((4, 8, 12, 14, 18, 20, 21, 25, 30, 34, 38))
-"""Of NFSv4.0: RENEW, and what has a stateid or an owner (RFC 7530, 9.5)."""
+"""Operations of NFSv4.0 that renew a lease: RENEW, and those with a stateid or an owner (RFC 7530, 9.5)."""
 _CHANGING_NAMES = frozenset(operation_names(tuple(CHANGING)))
 _CLIENT_NAMES = frozenset(operation_names(tuple(CLIENT_OPERATIONS)))
 _RENEWING_NAMES = frozenset(operation_names(tuple(RENEWING)))
@@ -234,7 +234,7 @@ class CompoundRow(NamedTuple):
 
     kind: CompoundKind
     session: bytes | None
-    """Of its SEQUENCE, if that is its first operation."""
+    """The session of its SEQUENCE, if that is its first operation."""
     cached: bool
     result: SlotResult | None
     changes: Changes | Rpc | None

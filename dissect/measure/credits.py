@@ -13,7 +13,7 @@ from ..rpcrdma.rpcs import Rpc
 from ..transport.connection import Connection
 
 MAX_BINS = 2048
-"""Of one direction of a connection."""
+"""Intervals of one direction of a connection."""
 MIN_BINS = 16
 SHARED_BINS = 1 << 16
 """The nth connection has an nth of them, within these limits: those of n connections grow with the logarithm of n."""

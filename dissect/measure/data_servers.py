@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 MAX_SERVERS = 1024
 MAX_DEVICES = 1024
-"""Of a data server that are listed."""
+"""Devices listed for a data server."""
 MAX_HANDLES = 100_000
 """In layouts, that are remembered."""
 _NAMING = frozenset(("GETDEVICEINFO", "LAYOUTGET"))
@@ -46,7 +46,7 @@ class DataServer:
     metadata_server: str
     """Address of the server that named it first."""
     frame: int
-    """Of the reply that named it first."""
+    """The frame of the reply that named it first."""
     networks: dict[str, None] = field(default_factory=dict)
     """netids: 'rdma', 'tcp6', …"""
     devices: dict[bytes, None] = field(default_factory=dict)
@@ -66,20 +66,20 @@ class DataTraffic:
     server: str
     calls: int = 0
     bytes: int = 0
-    """Of calls and replies, chunks included."""
+    """Bytes of calls and replies, chunks included."""
     in_layout: int = 0
-    """Of the calls, those with a file handle that a layout has."""
+    """Calls with a file handle of a layout."""
 
 
 class LayoutHandle(NamedTuple):
     """Where a layout has a file handle."""
 
     time: int
-    """Of the reply that granted it first, nanoseconds."""
+    """The time of the reply that granted it first, nanoseconds."""
     metadata_server: str
     """Address."""
     frame: int
-    """Of that reply."""
+    """The frame of that reply."""
 
 
 class DataServers:

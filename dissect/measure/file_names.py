@@ -47,7 +47,7 @@ from ..text_columns import KnownTexts
 UNKNOWN = "…"
 """Stands for directories that no call has named."""
 MAX_NAMES = 16
-"""Of one file that are remembered, those that it has no more among them."""
+"""Names of one file that are remembered, former ones included."""
 MAX_DEPTH = 256
 """Directories above a file that are looked up."""
 MAX_RECURSION = 32
@@ -362,7 +362,7 @@ class KnownPaths(NamedTuple):
 
     texts: list[str | None]
     sure: list[bool]
-    """Of each text: nothing that is learned later can complete it."""
+    """For each text: nothing that is learned later can complete it."""
     which: Int64s
     """The index of each row's text."""
 
@@ -556,7 +556,7 @@ class CalledFile(NamedTuple):
     name: bytes | None
     """A name in it."""
     time: int
-    """Of the call."""
+    """The time of the call."""
 
     def path(self) -> str | None:
         """As far as it is known now; None where nothing is."""

@@ -263,7 +263,7 @@ READ, WRITE, ZEROS, TRUNCATED, ALTERED = "read", "write", "zeros", "truncated", 
 
 MAX_REASONS = 64
 EXACT_LATENCIES = 256
-"""Of a file that are kept as they are."""
+"""Latencies of a file that are kept exactly."""
 BEYOND = 1 << 65
 """Behind every offset and length that 64 bits can say."""
 
@@ -326,7 +326,7 @@ class File(NamedFile):
     writes: int = 0
     """WRITEs, answered or not."""
     latencies: Samples | None = None
-    """Of the RPCs that read or wrote it; None where none is known."""
+    """Latencies of RPCs that read or wrote it; None if none is known."""
     saved_latency: Distribution | None = None
     """Their distribution, where only that is known."""
     read: int = 0
@@ -532,11 +532,11 @@ class _FileBatch:
         self.moved: list[Moved] = []
         self._row = self._begin = 0
         self._end: int | None = None
-        """Of the RPC whose turn it is: its row, its first packet, and the last one of its reply."""
+        """The current RPC: its row, its first packet, and the last packet of its reply."""
         self._using: dict[tuple[int, File], None] = {}
         """Rows of RPCs that read or wrote, and what."""
         self._stable: dict[tuple[int, bytes], tuple[int, int]] = {}
-        """Of WRITEs, by row and handle, how they were committed, and with which verifier."""
+        """How WRITEs were committed and with which verifier, by row and handle."""
 
     def take(self, counted: NDArray[np.bool_]) -> list[File]:
         """Note what RPCs say, in their order; returns the files of ``read.handles``."""

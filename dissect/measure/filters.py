@@ -87,7 +87,7 @@ class CaptureExtent(NamedTuple):
     first_time: int = 0
     """Nanoseconds since the Unix epoch; of the first frame."""
     last_time: int = 0
-    """Of the last."""
+    """The time of the last frame."""
 
 
 def unknown_connections(wanted: Iterable[int], capture: CaptureExtent) -> str:

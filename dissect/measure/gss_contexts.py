@@ -26,7 +26,7 @@ from ..rpcrdma.rpcs import Rpc
 from ..transport.connection import Connection
 
 MAX_CONTEXTS = 4096
-"""That are followed; calls with others are counted."""
+"""Contexts that are followed; calls with others are counted."""
 MAX_STATUSES = 16
 _HANDLE = 48
 """Offset in a call of the count of its context handle (RFC 5531, 9; RFC 2203, 5)."""
@@ -38,7 +38,7 @@ class GssCall(NamedTuple):
 
     credential: GssCredential
     handle: bytes
-    """Of its context."""
+    """The handle of its context."""
 
 
 @dataclass(slots=True, eq=False)
@@ -51,7 +51,7 @@ class GssContext:
     handle: bytes
     version: int
     frame: int = 0
-    """Of the reply that completed it; 0: before the capture, or never."""
+    """The frame of the reply that completed it; 0: before the capture, or never."""
     time: int = 0
     round_trips: int = 0
     """Calls that it took."""
@@ -69,7 +69,7 @@ class GssContext:
     repeated: int = 0
     """Calls with the number of the one before: each transmission needs a new one (5.3.1)."""
     ended_frame: int = 0
-    """Of the reply to RPCSEC_GSS_DESTROY."""
+    """The frame of the reply to RPCSEC_GSS_DESTROY."""
     failures: Counter[str] = field(default_factory=Counter)
     """Replies that refuse its calls, by status."""
     _last: int | None = None

@@ -45,7 +45,7 @@ class OperationCounters:
     execute_ms: int
     """From beginning to end."""
     errors: int | None = None
-    """That ended with an error; None of kernels before 5.3, which do not count them."""
+    """RPCs that ended with an error; None for kernels before 5.3, which do not count them."""
 
     def __add__(self, other: OperationCounters) -> OperationCounters:
         return self._combined(other, 1)
@@ -70,7 +70,7 @@ _OF_RDMA = (
     "mrs_allocated", "local_invalidations", "empty_sendctx_queue", "reply_waits_for_send",
 )  # fmt: skip
 _COLUMNS = {"rdma": (*_ANY, *_OF_RDMA), "tcp": _ANY, "udp": ("port", "bind", *_ANY[5:])}
-"""Of an xprt line, by transport, as they stand in it."""
+"""Columns of an xprt line, by transport, in order."""
 _GAUGES = frozenset(("port", "bind", "connect_time", "idle_seconds"))
 
 
@@ -103,7 +103,7 @@ class Mount:
     path: str
     version: int
     minor_version: int | None
-    """Of NFSv4."""
+    """Minor version of NFSv4."""
     options: Mapping[str, str]
     """'' for one without a value."""
     age: int
@@ -111,7 +111,7 @@ class Mount:
     transports: tuple[TransportCounters, ...]
     operations: Mapping[str, OperationCounters]
     address: str = ""
-    """Of its server, where that is known."""
+    """The address of its server, if known."""
 
     @property
     def server(self) -> str:
@@ -297,7 +297,7 @@ class OperationComparison:
     kernel: OperationCounters
     wire: WireOperation
     reasons: tuple[str, ...]
-    """Of what differs; () where nothing does."""
+    """Reasons of differences; () if there are none."""
 
     @property
     def missing(self) -> int:

@@ -30,7 +30,7 @@ HISTORY = 120
 MAX_PROCEDURES = 128
 """In a slot; what comes after is counted as one."""
 MAX_CONNECTIONS = 64
-"""That are counted apart, beside the one that is picked."""
+"""Connections that are counted separately, beside the selected one."""
 
 
 @dataclass(slots=True)
@@ -118,7 +118,7 @@ class LiveWindow:
         """A connection that is always counted apart."""
         self._max_newest = newest
         self._newest: dict[int | None, deque[SlowRpc]] = {None: deque(maxlen=newest)}
-        """Of all, and of connections."""
+        """The newest RPCs of all, and of each connection."""
         self.history: deque[Rate] = deque(maxlen=HISTORY)
         """One a second."""
         self._max_slowest = slowest
@@ -128,7 +128,7 @@ class LiveWindow:
         self._marks: deque[_Counters] = deque()
         self._second = 0
         self._last: _Counters | None = None
-        """That of the last whole second."""
+        """Counters at the last whole second."""
 
     def add(self, table: RpcTable) -> None:
         """Take RPCs that ended."""

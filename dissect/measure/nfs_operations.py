@@ -90,7 +90,7 @@ class NfsOperations(NamedTuple):
     handles: Sequence[Handle]
     verifiers: Sequence[bytes]
     servers: Sequence[str]
-    """Of each RPC: address of the end that is called."""
+    """For each RPC, the address of the end that is called."""
     events: Sequence[FileEvent]
     """What RPCs say of names and contents, in the order of RPCs and of events in each."""
     event_rows: Int64s
@@ -99,7 +99,7 @@ class NfsOperations(NamedTuple):
     """By row of the table those RPCs with events that were decoded one by one."""
     data: Bytes
     pieces: Int64s
-    """Of each RPC begin and end in ``data`` of its call, and of its reply, where these are not among ``messages``."""
+    """For each RPC, begin and end in ``data`` of its call and of its reply, if these are not among ``messages``."""
     undecoded: Sequence[str]
     """Why RPCs could not be decoded, or not to their end, a reason for each."""
 
@@ -195,7 +195,7 @@ class _AlikeMessages(NamedTuple):
 
     layout: FileLayout
     rows: Int64s
-    """Of the table."""
+    """Rows of the table."""
     arguments: Int64s
     results: Int64s
     calls: tuple[Int64s, Int64s]
@@ -213,7 +213,7 @@ class _Reading:
         ends = [table.conversation(connection).connection.endpoints for connection, _ in sides]
         servers = np.array([end[1 - caller].address for end, (_, caller) in zip(ends, sides, strict=True)], object)
         self.servers = servers[which] if len(sides) else servers
-        """Of each row: address of the end that is called."""
+        """For each row, the address of the end that is called."""
         self.names, self.handles, self.verifiers = _Codes(), _Codes(), _Codes({b"": 0})
         self.events: list[FileEvent] = []
         self.event_rows: list[Int64s] = [np.empty(0, np.int64)]
@@ -422,9 +422,9 @@ class WireOperation:
     timed: int = 0
     unanswered: int = 0
     incomplete: int = 0
-    """Of which the capture lacks bytes."""
+    """RPCs with bytes that the capture lacks."""
     statuses: Counter[str] = field(default_factory=Counter)
-    """Of the errors."""
+    """Statuses of the errors."""
 
     def add(self, other: WireOperation) -> None:
         for name in ("calls", "errors", "sent", "received", "latency", "timed", "unanswered", "incomplete"):

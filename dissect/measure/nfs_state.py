@@ -16,9 +16,9 @@ from ..arrays import Int64s, Rows, steps, stretches, take, unique
 from ..onc.compound import SlotResult
 
 MAX_SLOTS = 4096
-"""Of a channel that are followed; requests on others are counted."""
+"""Slots of a channel that are followed; requests on others are counted."""
 MAX_EVENTS = 1000
-"""That are listed of a channel; further ones are counted."""
+"""Events listed for a channel; further ones are counted."""
 
 RETRY, FALSE_RETRY, GAP = "retry", "false retry", "gap"
 
@@ -40,7 +40,7 @@ class SlotUse:
     reply_frame: int = 0
     """0 where no reply was seen."""
     status: str = ""
-    """Of the whole reply."""
+    """The status of the whole reply."""
     refused: bool = False
     """SEQUENCE itself failed: the slot's sequence ID stays as it was."""
     pending: bool = True
@@ -80,7 +80,7 @@ class SlotTable:
     """Lowest and highest target."""
     requests: int = 0
     cached: int = 0
-    """Of them, those whose reply is to be kept."""
+    """Requests whose reply is to be kept."""
     highest: int | None = None
     """Highest slot used."""
     max_in_use: int = 0
@@ -245,14 +245,14 @@ class SlotTable:
 
 
 MAX_CLIENTS = MAX_SESSIONS = 4096
-"""That are followed; what else the capture names is counted."""
+"""Clients and sessions that are followed; others that the capture names are counted."""
 MAX_HELD = 10_000
 """States of one kind that a client holds at a time, and that are followed."""
 MAX_LISTED = 1000
 """Delegations and waits that are listed of a client."""
 MAX_STATUSES = 64
 MAX_CONNECTIONS = 256
-"""That are listed of a session."""
+"""Connections listed for a session."""
 
 
 @dataclass(slots=True, eq=False)
@@ -278,7 +278,7 @@ class HeldState:
     delays: int = 0
     """Calls that the server answered NFS4ERR_DELAY between the recall and the return."""
     ranges: list[tuple[int, int]] = field(default_factory=list)
-    """Of a lock: what of the file it covers, [start, end), ascending."""
+    """The ranges of the file that a lock covers, [start, end), ascending."""
 
     @property
     def recall_time(self) -> int | None:
@@ -293,7 +293,7 @@ class StateTable:
     granted: int = 0
     returned: int = 0
     earlier: int = 0
-    """Of them, those granted before the capture."""
+    """Those granted before the capture."""
     recalled: int = 0
     untracked: int = 0
     """Granted, but too many to be followed."""
@@ -350,7 +350,7 @@ class NfsSession:
     client: NfsClient
     id: bytes
     frame: int = 0
-    """Of the reply to CREATE_SESSION; 0: it began before the capture."""
+    """The frame of the reply to CREATE_SESSION; 0: it began before the capture."""
     time: int = 0
     ended_frame: int = 0
     ended_time: int = 0
@@ -400,16 +400,16 @@ class NfsClient:
     implementation: str = ""
     server_implementation: str = ""
     roles: tuple[str, ...] = ()
-    """Of the server, by the flags of EXCHANGE_ID: 'pNFS metadata server', 'pNFS data server', 'no pNFS'."""
+    """Roles of the server, by the flags of EXCHANGE_ID: 'pNFS metadata server', 'pNFS data server', 'no pNFS'."""
     frame: int = 0
-    """Of the reply to EXCHANGE_ID or SETCLIENTID; 0: before the capture."""
+    """The frame of the reply to EXCHANGE_ID or SETCLIENTID; 0: before the capture."""
     time: int = 0
     confirmed_frame: int = 0
     ended_frame: int = 0
     ended_time: int = 0
     ended_by: str = ""
     before: NfsClient | None = None
-    """The same owner's client ID before this."""
+    """The previous client ID of the same owner."""
     lost: str = ""
     """Why it took a new one."""
     lease: int | None = None

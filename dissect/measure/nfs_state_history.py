@@ -64,7 +64,7 @@ class SentCall(NamedTuple):
     """A call, of which the RPC may go on."""
 
     number: int
-    """Of its RPC."""
+    """The number of its RPC."""
     connection: Connection
     message: Message
 
@@ -153,7 +153,7 @@ class NfsStateHistory:
         self.table = ClientTable()
         self._histories: dict[int, CreditHistory] = {}
         self._blocked: list[CreditDirection] = []
-        """Of connections that are not kept."""
+        """Credit waits of connections that are not kept."""
         self.security = GssContexts()
         self.pnfs = DataServers(counts=True)
         """To be given the RPCs by who feeds the analyzer."""

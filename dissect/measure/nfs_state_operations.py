@@ -154,7 +154,7 @@ class StateChange(NamedTuple):
     handle: bytes | None
     """The current filehandle behind it."""
     frame: int
-    """Of the reply; of a callback that of the call."""
+    """The frame of the reply, or of a callback's call."""
     time: int
     connection: int
     client: NfsClient
@@ -440,7 +440,7 @@ _PERSIST, _BACK_CHANNEL = 1, 2
 _DIRECTIONS = {1: "fore", 2: "back", 3: "fore and back"}
 """channel_dir_from_server4."""
 MAX_ADDRESSES = 16
-"""That are listed of a client, or of its server."""
+"""Addresses listed for a client, or for its server."""
 RESTARTED, FORGOTTEN = "the client restarted", "the server did not know the old one any more"
 GUESSED = "its session was lost, and the same addresses asked for a new one"
 
@@ -474,7 +474,7 @@ class ClientTable:
         self._trunks: dict[tuple[bytes, bytes, int], str] = {}
         """The first address of a server's major ID, scope and client ID."""
         self._connections: dict[int, NfsClient] = {}
-        """Of NFSv4.0, the client whose calls a connection carries."""
+        """The NFSv4.0 client whose calls a connection carries."""
         self._rest = NfsClient(0, "", None, None)
         """Stands for clients beyond the limit."""
 

@@ -93,13 +93,13 @@ class ConnectionCounts(NamedTuple):
 
     total: int
     rpcrdma: int
-    """Those that carry RPC-over-RDMA."""
+    """Connections that carry RPC-over-RDMA."""
     refused: int
-    """Those that the server refused."""
+    """Connections that the server refused."""
     tcp: int = 0
-    """Those that carry RPC without RDMA."""
+    """Connections that carry RPC without RDMA."""
     udp: int = 0
-    """Those of them that are flows of UDP."""
+    """Flows of UDP among these."""
     records: int = 0
     """Fragments of records on these, which count as packets."""
 
@@ -371,7 +371,7 @@ class Share:
 
 
 _SLOWNESS = itemgetter(0, 1)
-"""Of an entry in a heap of the slowest RPCs: its time, and its number, negative."""
+"""The key of an entry in a heap of the slowest RPCs: its time, and its number, negative."""
 
 
 class Statistics:
@@ -628,7 +628,7 @@ class _Groups(ListedRpcs):
         codes = rows["procedure"].astype(np.int64) << 1 | rows["caller"]
         distinct_codes, self.procedures = coded(codes)
         self.keys = [key_of_names(names.procedures[code >> 1], code & 1 == 1) for code in distinct_codes.tolist()]
-        """Of the procedures; ``procedures`` has their index for each row."""
+        """Keys of the procedures; ``procedures`` has their index for each row."""
         first, self.inverse = distinct(self.procedures, rows["state"], rows["status"])
         self.firsts: Int64s = first
         """The first row of each combination of these; ``inverse`` has its index."""

@@ -31,7 +31,7 @@ class Moment(NamedTuple):
     """A point in time.  What it is counted from may depend on the capture."""
 
     text: str
-    """As it was written."""
+    """The time as the user wrote it."""
     nanoseconds: int
     """Since the Unix epoch, or what ``counted_from`` says."""
     counted_from: str = "epoch"

@@ -82,7 +82,7 @@ _ENTRIES_BOUNDS: dict[tuple[int, int], Skip] = {
     (2, 16): steps_to(rfc1094.READDIRARGS, "count"),  # 2.2.17
     **{(3, number): row.entries_bound for number, row in enumerate(PROCEDURES) if row.entries_bound},
 }
-"""The same of the entries of a directory."""
+"""The argument that says how many bytes of directory entries a call asks for."""
 
 
 class Items(NamedTuple):

@@ -92,7 +92,7 @@ _SHAPES: tuple[dict[int, Shape], ...] = (
     {number: shape for number, (_, shape) in ARGUMENTS.items()},
     {number: shape for number, (_, shape) in CALLBACK_ARGUMENTS.items()},
 )
-"""Of arguments, by whether they are a callback's."""
+"""Shapes of arguments: of COMPOUND, and of CB_COMPOUND."""
 DATA_IN_WRITE = place_in_arguments(OP_WRITE, "data")
 _BACK_CHANNEL = {
     OP_CREATE_SESSION: place_in_arguments(OP_CREATE_SESSION, "csa_flags"),
@@ -111,8 +111,8 @@ class DataItem(NamedTuple):
     """A data item that the upper-layer binding lets travel in a chunk (RFC 8267)."""
 
     position: int
-    """Of its first byte in the Payload stream, just behind the count word.  Results: in the stream as it was
-    sent; arguments: in the stream as it was before reduction, which is what a Read chunk's Position means."""
+    """Position of its first byte in the Payload stream, just behind the count word. For results in the stream as sent;
+    for arguments in the stream before reduction, as a Read chunk's Position means it."""
     count: int  # type: ignore[assignment]
     """The count word: bytes of data, pad not included."""
     chunk: int | None
@@ -454,7 +454,7 @@ class CompoundStep(NamedTuple):
     before: FileObject
     """The current filehandle as the operation found it."""
     current: FileObject
-    """As it left it."""
+    """The current file handle after the operation."""
     saved: FileObject
     name: bytes | None = None
     """LOOKUP, CREATE and OPEN by name: the name in ``before`` of what ``current`` is."""
@@ -555,7 +555,7 @@ def attribute_at(view: memoryview, at: int, number: int) -> int | None:
 
 
 MAX_OPERATIONS = 64
-"""Of a COMPOUND that is walked in columns."""
+"""Operations of a COMPOUND that is walked in columns."""
 MAX_SEQUENCES = 1 << 14
 """Sequences of operations that are remembered."""
 
@@ -641,7 +641,7 @@ class CompoundReplyColumns(NamedTuple):
     walked: NDArray[np.bool_]
     """All results were stepped over; where not, the other columns say nothing."""
     statuses: Int64s
-    """Of the whole COMPOUND."""
+    """Statuses of whole COMPOUNDs."""
     sequences: Int64s
     """Indices into ``OperationSequences.sequences``."""
 

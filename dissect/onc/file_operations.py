@@ -272,7 +272,7 @@ class FileEvent(NamedTuple):
     count: int = 0  # type: ignore[assignment]
     position: int = -1
     done: int | None = None
-    """Of a write: bytes that the reply confirms; None without a reply, 0 where it failed."""
+    """For a write, bytes that the reply confirms; None without a reply, 0 if it failed."""
     eof: bool = False
     to_directory: bytes | None = None
     to_name: bytes | None = None
@@ -547,7 +547,7 @@ _EVENTS: dict[int, Callable[[CompoundStep, memoryview, memoryview, _Pending], No
 
 
 MAX_LENGTH = 1 << 16
-"""Of a message of which two bytes can say where another stands."""
+"""Bytes of a message in which two bytes can hold an offset."""
 
 
 class Constant(NamedTuple):
@@ -584,7 +584,7 @@ class FileLayout(NamedTuple):
     moves_data: bool
     """Contents of files are in the messages."""
     problem: str
-    """Of truncated messages: why there may be more events."""
+    """For truncated messages, why there may be more events."""
 
     def events_in(self, data: Bytes, arguments: Int64s, results: Int64s) -> list[list[FileEvent]]:
         """All events of messages whose arguments and results begin at these offsets in ``data``, in a list for each

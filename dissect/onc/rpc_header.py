@@ -257,7 +257,7 @@ class CallHeader(NamedTuple):
     version: int
     procedure: int
     flavor: int | None = None
-    """Of the credential; see FLAVOR_NAMES."""
+    """Flavor of the credential; see FLAVOR_NAMES."""
     gss: GssCredential | None = None
     body: int = -1
     """Offset of the arguments in ``data``, behind the length and sequence number where RPCSEC_GSS protects
@@ -278,7 +278,7 @@ class ReplyHeader(NamedTuple):
     """Lowest version supported (PROG_MISMATCH, RPC_MISMATCH)."""
     high: int | None = None
     flavor: int | None = None
-    """Of the verifier."""
+    """Flavor of the verifier."""
     body: int = -1
     """Offset of the results in ``data``; -1 where there are none or they cannot be reached."""
     truncated: bool = False

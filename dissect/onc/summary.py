@@ -492,7 +492,7 @@ class _FieldKind(NamedTuple):
 
     text: Callable[[Any], str]
     column: Callable[[Bytes, Int64s, Int64s], NDArray[Any]]
-    """Of where the fields of many messages begin and end."""
+    """Reads many fields from where they begin and end."""
     piece: Callable[[NDArray[Any]], Piece]
 
 
@@ -536,7 +536,7 @@ _KINDS = (
     | dict.fromkeys(("stateid", "to_stateid"), _STATEID)
     | {"client": _CLIENT}
 )
-"""Of those fields that are no plain numbers."""
+"""Kinds of the fields that are not plain numbers."""
 
 
 class _MessageFields:
@@ -624,7 +624,7 @@ class _Clause(NamedTuple):
     before: str
     fields: tuple[str, ...]
     word: Callable[..., str] | None = None
-    """Of numbers; without, the first field is written as it is."""
+    """The word for numbers; without it, the first field is written as it is."""
     beside: str = ""
     """A field that has to be there, too."""
 
@@ -642,14 +642,14 @@ _BEHIND_FILE = (
     _Clause(" ", ("type",), type_word),
     _Clause(" Client ID: 0x", ("client",)),
 )
-"""Of calls."""
+"""Clauses of calls, after the file."""
 _GIVEN = (
     _Clause(" FH: 0x", ("object",)),
     _Clause(" StateID: 0x", ("stateid",)),
     _Clause("", ("supported", "access"), allowed_words),
     _Clause(" Client ID: 0x", ("client",)),
 )
-"""Of the results of COMPOUNDs."""
+"""Clauses of the results of COMPOUNDs."""
 _ANSWERED = (
     _Clause("", ("type", "mode", "uid", "gid"), attribute_words),
     _Clause("", ("asked", "access"), allowed_words),
@@ -658,7 +658,7 @@ _ANSWERED = (
     _Clause(" Len: ", ("count",)),
     _Clause(" ", ("stable",), stable_word),
 )
-"""Of successful replies of version 3."""
+"""Clauses of successful replies of version 3."""
 
 
 def _pieces(said: _MessageFields | _BatchFields, clauses: Iterable[_Clause]) -> Iterator[Piece]:

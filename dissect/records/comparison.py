@@ -194,9 +194,9 @@ class RunsCompared:
     rules: list[tuple[str, str, int, int]]
     """Id of a rule, role of the end, violations before and after, of those that one run has and the other has not."""
     transports: tuple[Sequence[str], Sequence[str]] = ((), ())
-    """That carried NFS, of each."""
+    """Transports that carried NFS, for each run."""
     costs: tuple[Costs, Costs] | None = None
-    """Of NFS over RDMA and without it; None where both are the same, or have no procedure in common."""
+    """Costs of NFS over RDMA and without it; None if both runs are alike in that, or have no procedure in common."""
 
     @property
     def rdma(self) -> tuple[bool, bool]:

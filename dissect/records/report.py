@@ -784,7 +784,7 @@ def report_records(facts: Facts, analyzer: Analyzer, diagnosis: Diagnosis, filte
 
 
 INTERVALS = 100
-"""Of the records of time, at most."""
+"""Intervals of the records over time, at most."""
 
 
 def group_record(group: CallGroup, names: Sequence[str], groups: CallGroups, first_time: int) -> Record:

@@ -95,7 +95,7 @@ class HostTime(NamedTuple):
 
     side: str
     field: str
-    """Of ``HostTimes``."""
+    """The field of ``HostTimes``."""
     words: str
     """What it is, beside its name."""
     column: str

@@ -63,7 +63,7 @@ class TableColumn(NamedTuple):
     an array of objects) or 'texts' (tuples of these)."""
     meaning: str
     value: Callable[[Any], Any] | None
-    """Of a row; None is: not known, and becomes masked."""
+    """The value for a row; None means not known, and becomes masked."""
     values: Callable[[Any], MaskedArray | Coded] | None = None
     """In place of ``value``, for all columns of a table: of all rows of a noun, which is a batch."""
     needs: str = ""
@@ -328,7 +328,7 @@ class RpcBatch:
         self.used = used
         self._coded: dict[str, tuple[list[int], Int64s]] = {}
         self._named: dict[tuple[str, ...], tuple[list[tuple[Any, ...]], Int64s]] = {}
-        """Of those fields the distinct values, and which of them each call has."""
+        """The distinct values of those fields, and which of them each call has."""
 
     def __len__(self) -> int:
         return len(self.table)

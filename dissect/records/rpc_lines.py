@@ -27,7 +27,7 @@ Encode = Callable[[Any], str]
 _NOT_IN_JSON = {"time", "file", "ended"}
 """Known in one pass over tables alone, or twice."""
 COLUMNS = [column for column in TABLES["rpcs"].columns if not column.place_of and column.name not in _NOT_IN_JSON]
-"""Of the table rpcs, which are fields of the record."""
+"""Columns of the table rpcs that are fields of the record."""
 _HOST_TIMES = {host_time.column for host_time in HOST_TIMES}
 """Absent where no trace of a host's kernel tells of the RPC."""
 _PATH = [column.name for column in COLUMNS].index("path")

@@ -17,9 +17,10 @@ Record = dict[str, Any]
 """What becomes a JSON object."""
 
 VERSION = "1.0"
-"""Of the layouts: the first number rises when a name goes or changes its meaning, the second when one comes."""
+"""Version of the layouts: the first number rises when a name goes or changes its meaning, the second when one is added.
+"""
 VERSIONS = {"live": "1.1", "rpc": "2.0", "runs": "1.1"}
-"""Of those with another."""
+"""Versions of the layouts with another one."""
 
 
 def wide(name: str, value: int | None) -> Record:

@@ -101,7 +101,7 @@ class RpcRdmaEndpoint:
         self.stage = Stage.CONNECTING
         self.state = State.FRESH
         self.version = self.settings.version
-        """Of the next message that this end begins a transaction with."""
+        """The version of the next message with which this end begins a transaction."""
         self.peer_private = b""
         self.requester = Requester(self, role is Role.SERVER)
         self.responder = Responder(self, role is Role.CLIENT)
@@ -986,7 +986,7 @@ class Fault(NamedTuple):
     bends: str = ""
     """Suspends a duty of the endpoint, by the name it is asked for in ``RpcRdmaEndpoint.bends``."""
     fits: Callable[[RpcRdmaEndpoint, int], bool] | None = None
-    """Of a bent duty about sizes: whether a Send of so many bytes is the occasion."""
+    """For a fault about sizes: whether a Send of so many bytes is an occasion for it."""
     cause: str = ""
     """A fault of the peer that gives the occasion."""
     version: int = 0

@@ -25,7 +25,7 @@ from rdmascope.dissect.rpcrdma.messages import Segment, TransportHeader, WriteCh
 from ..rpc import Parts
 
 Value = int | bool | bytes
-"""Of a characteristic; bytes for the XDR of one that no document defines."""
+"""The value of a characteristic; bytes for the XDR of one that no document defines."""
 
 
 def encode_header(header: TransportHeader) -> bytes:
@@ -405,7 +405,7 @@ class PlannedSend:
     raw: bytes | None = None
     """The header as it goes out, where it is not what ``header`` says."""
     asked: TransportHeader | None = None
-    """Of a reply or an error: the header of the message that it answers."""
+    """For a reply or an error, the header of the message that it answers."""
     backward: bool = False
 
     def actions(self) -> list[Action]:

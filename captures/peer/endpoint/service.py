@@ -142,7 +142,7 @@ ATTRIBUTES: XdrValue = {
 
 WRITTEN = {"committed": FILE_SYNC, "verf": b"verifier"}
 ENTRY_BYTES = 164
-"""Of an entry of a listing."""
+"""Bytes of an entry in a listing."""
 
 
 def _read(arguments: XdrValue, caller: Caller) -> XdrValue:

@@ -54,7 +54,7 @@ from ..rpc import pad, whole
 Spoil = Callable[[RpcRdmaEndpoint, PlannedSend], bool]
 """Changes a message in place; False where it gives no occasion."""
 Change = Callable[[RpcRdmaEndpoint, PlannedSend], None]
-"""The same; raises NoOccasion before it changes anything."""
+"""Changes a planned Send; raises NoOccasion before it changes anything."""
 
 
 class NoOccasion(Exception):
@@ -590,7 +590,7 @@ def option_behind(number: int, content: Callable[[RpcRdmaEndpoint], bytes]) -> S
 
 
 unknown_option = option_behind(UNKNOWN_OPTION, lambda endpoint: b"what")
-"""That no document defines, which is allowed."""
+"""An option that no document defines, which is allowed."""
 once_more = option_behind(ROPT_INITXCH, lambda endpoint: encode_option(ROPT_INITXCH, characteristics(endpoint), []))
 
 

@@ -64,7 +64,7 @@ ENTRY_SIZE = 1024
 """Bytes of the capacity that a name takes, whatever is behind it."""
 HANDLE_SIZE = 16
 FIRST_COOKIE = 3
-"""Of a directory's entries; 1 and 2 are "." and ".." where a protocol lists them (RFC 8881, 18.23.3)."""
+"""The cookie of a directory's first entry; 1 and 2 are "." and ".." where a protocol lists them (RFC 8881, 18.23.3)."""
 
 
 READ, LOOKUP, MODIFY, EXTEND, DELETE, EXECUTE = (1 << bit for bit in range(6))
@@ -118,12 +118,12 @@ class Inode:
     data: bytearray = field(default_factory=bytearray)
     """Contents of a file, or where a symbolic link leads."""
     entries: dict[bytes, DirectoryEntry] = field(default_factory=dict)
-    """Of a directory, by name, in the order of their cookies."""
+    """A directory's entries by name, in the order of their cookies."""
     parent: Inode | None = None
-    """Of a directory; the root is its own."""
+    """A directory's parent; the root is its own."""
     next_cookie: int = FIRST_COOKIE
     verifier: bytes = b""
-    """Of the exclusive creation that made it."""
+    """The verifier of the exclusive creation that made it."""
 
     @property
     def size(self) -> int:

@@ -336,4 +336,4 @@ RUN: dict[str, Run] = {
 }
 """By name; a procedure that is missing here, MKNOD, is answered NFS3ERR_NOTSUPP."""
 CHANGES = {"SETATTR", "CREATE", "MKDIR", "SYMLINK", "REMOVE", "RMDIR", "RENAME", "LINK"}
-"""Those that must not be carried out twice."""
+"""Procedures that must not be executed twice."""

@@ -122,10 +122,10 @@ def _advance(opened: OpenFile) -> None:
 MAX_CLIENTS = 64
 """Beyond, the one that has been silent for longest is forgotten."""
 MAX_SESSIONS = 4
-"""Of a client: its slots keep 1 MiB of replies at most."""
+"""Sessions of a client: its slots keep 1 MiB of replies at most."""
 MAX_SLOTS = 32
 MAX_OPERATIONS = 64
-"""Of a COMPOUND."""
+"""Operations of a COMPOUND."""
 MAX_REQUEST = MAX_RESPONSE = (1 << 20) + 4096
 MAX_CACHED = 8192
 """Bytes of a reply that is kept for the case that it is asked for a second time."""
@@ -166,7 +166,7 @@ class ClientRecord:
     verifier: bytes
     confirmed: bool = False
     next_sequence: int = 1
-    """Of its next CREATE_SESSION."""
+    """The sequence of its next CREATE_SESSION."""
     created: dict[str, Any] | None = None
     """What the last CREATE_SESSION returned."""
     sessions: dict[bytes, ServedSession] = field(default_factory=dict)

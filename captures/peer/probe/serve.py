@@ -73,7 +73,7 @@ from ..verbs.interface import (
 )
 
 NO_SUCH_VERSION = 0xFFFFFFFF
-"""Of a program: asks for the range of versions that there are (RFC 5531, 9)."""
+"""A version that no program has: the refusal names the range that it does (RFC 5531, 9)."""
 _REPLY_ROOM = 512
 """Bytes of a reply beside the data."""
 MAX_VERSIONS = 8
@@ -89,7 +89,7 @@ class PingPlan:
     timeout: int = 5_000_000_000
     programs: tuple[int, ...] = (NFS,)
     program: int = NFS
-    """Of the NULL calls that are timed."""
+    """The program of the timed NULL calls."""
     version: int = 3
     echo: int = 0
     """Bytes to send there and back through the echo program, and to read, in each round besides."""
@@ -145,7 +145,7 @@ class VersionTwoProbe:
     """The result of trying version 2 on a connection of its own."""
 
     version: int | None
-    """That was settled on; None: none was."""
+    """The version that was settled on; None if none was."""
     supported: tuple[int, int] | None
     """The range that an RDMA_ERR_VERS gave."""
     extended: bool
@@ -160,7 +160,7 @@ class Program:
 
     number: int
     versions: tuple[int, ...]
-    """That answered NULL."""
+    """Versions that answered NULL."""
     low: int | None
     high: int | None
     """From PROG_MISMATCH."""
@@ -646,7 +646,7 @@ class Answer:
     """What a message drew."""
 
     header: TransportHeader | None = None
-    """Of the message received with the same XID; None where there is none: silence, or the connection was lost."""
+    """The header of the message received with the same XID; None for silence or a lost connection."""
     payload: bytes = b""
     """What stands inline behind the header."""
     invalidated: int | None = None

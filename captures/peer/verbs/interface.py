@@ -78,7 +78,7 @@ class RegisteredMemory(Protocol):
     handle: int
     """R_key or STag."""
     address: int
-    """Of its first byte, as a segment's offset."""
+    """The address of its first byte, as in a segment's offset."""
     length: int
 
     def fetch(self, at: int, length: int) -> bytes:
@@ -201,7 +201,7 @@ MAX_SENDS = 192
 SEND_SIZE = 8192
 """Bytes of a send buffer; a longer message has its memory registered for itself."""
 SEND_BUFFERS = 16
-"""That a connection keeps; Sends beyond them have their memory registered for themselves, until they are done."""
+"""Send buffers that a connection keeps; further Sends register memory of their own until they are done."""
 MAX_MOVING = 4 << 20
 """Bytes in flight, as far as memory is registered for them: 'ulimit -l' is often 8 MiB for a whole process."""
 
@@ -260,7 +260,7 @@ def devices() -> dict[str, list[str]]:
 
 
 def _interfaces(device: Path) -> list[str]:
-    """Network interfaces of a device: those that its GID table names or, for iWARP, with its GID as hardware address."""
+    """A device's network interfaces: those that its GID table names or, for iWARP, with its GID as hardware address."""
     named = [_text(entry) for entry in sorted(device.glob("ports/*/gid_attrs/ndevs/*"))]
     if not any(named):
         gids = {_text(entry).replace(":", "")[:12] for entry in device.glob("ports/*/gids/0")}

@@ -53,9 +53,9 @@ from .interface import (
 )
 
 _RETRIES = 7
-"""Of a packet that was not acknowledged: the maximum of three bits."""
+"""Retransmissions of an unacknowledged packet: the maximum of three bits."""
 _RNR_RETRIES = 6
-"""Of a Send that found no Receive; seven would be for ever."""
+"""Retries of a Send that found no Receive; seven would mean for ever."""
 _BACKLOG = 64
 _REQUEST_PRIVATE_DATA = 56
 _REPLY_PRIVATE_DATA = 196

@@ -149,7 +149,7 @@ _FINITE = 20
 class SimulatedQueuePair:
     number: int
     psn: int
-    """Of its next request."""
+    """The PSN of its next request."""
     udp_port: int
     comm_id: int
     msn: int = 0
@@ -314,7 +314,7 @@ def _guid(address: str) -> int:
 
 TAGGED_BYTES, UNTAGGED_BYTES = 14, 18
 FRAMING_BYTES = 10
-"""Of an FPDU at most: length, pad and CRC (RFC 5044, 4.1)."""
+"""Framing of an FPDU at most: length, pad and CRC (RFC 5044, 4.1)."""
 IRD = ORD = 16
 TAGGED_BUFFER_ERROR, BOUNDS = 1, 1
 """Terminate: error type and code (RFC 5041, 7.2)."""

@@ -90,7 +90,7 @@ class Dialogue:
         self._owned: dict[tuple[int, int], HostMemory] = {}
         """By end and the endpoint's own number."""
         self._last_handle = 0x1000
-        """Of those that follow each other."""
+        """The last of the consecutive handles."""
         self._next_base = link.tape.random.randrange(1 << 20, 1 << 35) * PAGE
 
     # What happens
@@ -217,7 +217,7 @@ class Dialogue:
 
 
 FIRST_XID = (0x5C00_0001, 0x5B00_0001)
-"""Of calls of the client and the server: apart, for tools that do not distinguish the directions."""
+"""First XIDs of the client and the server, far apart for tools that do not distinguish the directions."""
 LISTING_EXTRA = 256
 """Bytes that a directory listing may be longer than was asked for, with its RPC header."""
 REPLY_EXTRA = 256
@@ -231,7 +231,7 @@ class Played:
     version: int | None = None
     calls: int = 0
     answered: int = 0
-    """As they should be, to the last byte."""
+    """Calls answered correctly, to the last byte."""
     wrong: list[int] = field(default_factory=list)
     """XIDs of those answered otherwise."""
     failed: list[Failed] = field(default_factory=list)

@@ -107,7 +107,7 @@ class FlatFields(NamedTuple):
     handle: bytes | None = None
     """File handle."""
     name: bytes | None = None
-    """Of a file in a directory."""
+    """The name of a file in a directory."""
     offset: int | None = None
     count: int | None = None  # type: ignore[assignment]
     eof: bool | None = None
@@ -313,7 +313,7 @@ def field_of(name: str, raw: bytes | memoryview) -> Any:
 
 
 MAX_LAYOUTS = 4096
-"""That are remembered of a type."""
+"""Layouts remembered for a type."""
 MAX_LEARNED = 64
 """Layouts that one batch of a procedure may teach by looking through all its messages again."""
 MAX_PATTERN = 512
@@ -344,11 +344,11 @@ class _Pattern(NamedTuple):
     first: int
     """Offset of the first of them."""
     behind: int
-    """Of the byte behind the last."""
+    """Offset behind the last byte."""
     mask: NDArray[np.uint32]
-    """Of the words in between: all ones where one decides."""
+    """A mask over the words in between: all ones for those that decide."""
     values: NDArray[np.uint32]
-    """As they stand in memory, masked."""
+    """The masked words, in memory order."""
 
 
 @dataclass(slots=True, eq=False)
@@ -357,7 +357,7 @@ class _Branch:
     """Offset of the word that decides."""
     ways: dict[int, _Branch | Layout] = field(default_factory=dict)
     patterns: dict[int, _Pattern] = field(default_factory=dict)
-    """Of the ways that lead to a layout; not of those that are too long for it."""
+    """Patterns of the ways that lead to a layout, without those that are too long."""
 
 
 class Layouts:

@@ -28,7 +28,7 @@ from .types import (
 )
 
 OPERATION_NAMES: dict[int, str] = {}
-"""Of operations of COMPOUND; ``nfs4`` has them all."""
+"""Names of operations of COMPOUND; ``nfs4`` fills it."""
 
 # RFC 8881, 3.2
 NFSSTAT4 = enum("nfsstat4", {**NFS4_STATUS, 0: "NFS4_OK"})
@@ -36,7 +36,7 @@ CHANGEID4 = XdrInteger("changeid4", 8)
 CLIENTID4 = XdrInteger("clientid4", 8, form=HEXADECIMAL)
 COUNT4 = XdrInteger("count4")
 COUNT4_OR_REST = XdrInteger("count4", meanings={0: TO_END_OF_FILE})
-"""Of COMMIT, COPY, CLONE, IO_ADVISE: 0 is for all behind the offset."""
+"""The count of COMMIT, COPY, CLONE, IO_ADVISE: 0 means everything after the offset."""
 LENGTH4 = XdrInteger("length4", 8, meanings={(1 << 64) - 1: TO_END_OF_FILE})
 LENGTH4_OR_REST = XdrInteger("length4", 8, meanings={0: TO_END_OF_FILE})
 MODE4 = XdrInteger("mode4", form="octal")

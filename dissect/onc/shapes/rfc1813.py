@@ -47,7 +47,7 @@ OFFSET3 = XdrInteger("offset3", 8)
 MODE3 = XdrInteger("mode3", form=OCTAL)
 COUNT3 = XdrInteger("count3")
 COUNT3_OR_REST = XdrInteger("count3", meanings={0: TO_END_OF_FILE})
-"""Of COMMIT (3.3.21)."""
+"""The count of COMMIT (3.3.21)."""
 NFSSTAT3 = enum("nfsstat3", {**NFS3_STATUS, 0: "NFS3_OK"})
 FTYPE3 = enum("ftype3", {1: "NF3REG", 2: "NF3DIR", 3: "NF3BLK", 4: "NF3CHR", 5: "NF3LNK", 6: "NF3SOCK", 7: "NF3FIFO"})
 SPECDATA3 = struct("specdata3", specdata1=UINT32, specdata2=UINT32)
