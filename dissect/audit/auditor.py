@@ -19,12 +19,13 @@ from ..rpcrdma.rpcs import Rpc
 from ..rpcrdma.version_loops import VersionRefusals
 from ..transport.connection import Connection
 from ..units import with_port
-from .events import ConnectionSetup, RdmaOperation, SentMessage
+from .events import ConnectionSetup, RdmaOperation, RefusableMessage, SentMessage
 from .listener import AuditListener
 from .rule import (
     FIRST,
     PASS,
     PASSED,
+    SECOND,
     UNDECIDABLE,
     VIOLATION,
     Finding,
@@ -155,6 +156,23 @@ class SubjectClass:
         """How many are not in the tallies yet."""
 
 
+class Hidden(NamedTuple):
+    """What a message or RDMA operation may be that does not say it."""
+
+    kind: type[Subject]
+    version: int
+    """0 where that is truncated, too."""
+    shape: int
+    end: int
+    """That it comes from, or that may have to answer it."""
+
+    def concerns(self, rule: Rule) -> bool:
+        """It may be what that rule judges."""
+        other = 1 if rule.id.startswith(("V2-", "XC-")) else 2 if rule.needs & FIRST else -1
+        needs = rule.needs & ~(FIRST | SECOND) if self.kind is SentMessage else 0
+        return rule.subject is self.kind and self.version != other and not (needs & ~self.shape or rule.plugin)
+
+
 class Auditor:
     """Give ``listener`` to the Analyzer; at the end of the capture call ``finish``."""
 
@@ -199,8 +217,8 @@ class Auditor:
         self._set_up: set[int] = set()
         """Connections whose private data was judged."""
         self._refusals = VersionRefusals()
-        self._hidden: dict[int, set[tuple[type[Subject], int]]] = {}
-        """What truncated messages may be, by connection number, and their version; 0 where that is truncated, too."""
+        self._hidden: dict[int, set[Hidden]] = {}
+        """By connection number."""
         self.sides_known: set[int] = set()
         """Connections whose traffic shows which end is the client."""
 
@@ -226,7 +244,7 @@ class Auditor:
         self.forget(now)
         for listener in self._listeners.values():
             listener.idle(now - listener.connection.last_time)
-            if any(listener.last_answered):
+            if any(listener.has_called):
                 self._judge_setup(listener.conversation)
 
     def evict(self, conversations: Collection[Conversation]) -> None:
@@ -305,24 +323,21 @@ class Auditor:
             return
         self._judge_by(self._seats_for(subject), subject)
         if isinstance(subject, SentMessage) and (hidden := subject.hidden):
+            version = subject.header.version if subject.header.length >= 8 else 0
             self._hidden.setdefault(subject.connection.number, set()).update(
-                (kind, subject.header.version if subject.header.length >= 8 else 0) for kind in hidden
+                Hidden(kind, version, subject.shape, end)
+                for kind in hidden
+                for end in (0, 1)
+                if kind is Transaction or end == subject.sender ^ (kind is RefusableMessage)
             )
 
     def _leave_open(self, connection: Connection) -> None:
-        """Where something is truncated before it says what it is, rules about what it may be are undecidable."""
+        """Where something does not say what it is, rules about what it may be are undecidable."""
         hidden = self._hidden.pop(connection.number, set())
         if any(connection.unread_packets):
-            hidden.add((RdmaOperation, 0))
+            hidden.update(Hidden(RdmaOperation, 0, 0, end) for end in (0, 1))
         for rule in self.rules.values() if hidden else ():
-            versions = {version for kind, version in hidden if kind is rule.subject}
-            if rule.id.startswith(("V2-", "XC-")):
-                versions.discard(1)
-            elif rule.needs & FIRST:
-                versions.discard(2)
-            if rule.plugin or not versions:
-                continue
-            for end in (0, 1):
+            for end in {one.end for one in hidden if one.concerns(rule)}:
                 tally = self._tally(TallyKey(rule.id, connection.number, end))
                 judged = tally.undecidable or (tally.passed and rule.subject in (SentMessage, RdmaOperation))
                 if rule.judges(end) and not judged:

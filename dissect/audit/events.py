@@ -25,7 +25,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import OrderedDict, deque
 from collections.abc import Callable, Container, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TypeVar
 
@@ -124,7 +124,7 @@ class SentMessage(OfMessage):
         if self.is_call is None:
             if self.header.procedure == RDMA_OPTIONAL:
                 return ("requester", "responder")[self.sender]
-            if self.header.truncated:
+            if self.header.truncated or self.header.procedure == RDMA_NOMSG:
                 return ""
             return "requester" if self.header.procedure == RDMA_DONE else "either"
         return "requester" if self.is_call else "responder"
@@ -140,7 +140,7 @@ class SentMessage(OfMessage):
         shape = SECOND if header.version == 2 else FIRST
         if self.is_call is not None:
             shape |= CALL if self.is_call else REPLY
-        elif self.message.untyped:
+        elif self.message.untyped or header.procedure == RDMA_NOMSG:
             shape |= CALL | REPLY
         if header.truncated and header.procedure != RDMA_ERROR:
             shape |= READS if header.procedure is not None else READS | NOMSG | ERROR
@@ -168,13 +168,13 @@ class SentMessage(OfMessage):
     def hidden(self) -> tuple[type[Subject], ...]:
         """What it may be, where it is truncated before it says that."""
         header, call_or_reply = self.header, (Transaction,) if self.is_call is None else ()
-        if not self.message.operation.start_known:
-            return (SentMessage,)
         if header.truncated and header.procedure is None:
             return (SentMessage, SentOption, RefusableMessage, *call_or_reply)
         if header.truncated and header.procedure == RDMA_OPTIONAL and header.option is None:
             return SentOption, RefusableMessage
-        return call_or_reply if header.procedure in (RDMA_MSG, RDMA_NOMSG) and self.message.untyped else ()
+        if header.procedure == RDMA_NOMSG and call_or_reply:
+            return (SentMessage, Transaction)
+        return call_or_reply if header.procedure == RDMA_MSG and self.message.untyped else ()
 
     @property
     def limit(self) -> InForce:
@@ -331,8 +331,10 @@ class RefusableMessage(OfMessage):
     answer: Message | None = None
     receiver_seen: bool = True
     """The receiver had sent a message before it."""
-    passed_over: bool = False
-    """The receiver answered a later call, so it had taken this message."""
+    later: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))
+    """By caller, the frames of the first two replies to calls behind it: its receiver had taken it by then."""
+    passed_over: int = 0
+    """The frame of the reply by which its receiver has passed it over; 0 for none."""
     rpc: Rpc | None = None
     option: SentOption | None = None
     other_answer: bool = False
@@ -763,7 +765,7 @@ def _routine_call_of(rpc: Rpc, call: Message, flow: CreditState | None) -> bool:
         or flow.limit is None
         or flow.outstanding > flow.limit
         or flow.undirected
-        or lacking(rpc.connection, 0, flow.since, call.frame) != NONE_LACKING
+        or lacking(rpc.connection, 0, flow.since, call.frame, rpc.reply_frame) != NONE_LACKING
         or not routine_procedure(rpc.program, rpc.version, rpc.procedure, rpc.operations)
         or (rpc.version == 3 and rpc.program == NFS and _captured(call) and not _holds_arguments(rpc, call))
     )

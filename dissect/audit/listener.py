@@ -5,7 +5,7 @@ Memory is bounded by what may still be out of order and by a number of remembere
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ..arrays import Int64s, Rows, unique
 from ..layers.characteristics_codes import XCHAR_RBSIZ
 from ..layers.oncrpc_codes import REPLY
-from ..layers.rpcrdma_codes import ERR_VERS, RDMA_DONE, RDMA_ERROR, RDMA_MSGP, RDMA_NOMSG, RDMA_OPTIONAL
+from ..layers.rpcrdma_codes import ERR_VERS, RDMA_ERROR, RDMA_NOMSG, RDMA_OPTIONAL
 from ..onc.nfs3 import holds_arguments, nfs3_procedure
 from ..onc.rpc_header import NFS, NFS_CALLBACK
 from ..rpcrdma.characteristics import ReqXch, RespXch, decode_option
@@ -30,6 +30,7 @@ from ..rpcrdma.rpc_table import FLAG_CHUNKS_TRUNCATED, RpcNames, RpcRows, each_m
 from ..rpcrdma.rpcs import Rpc
 from ..rpcrdma.version_loops import VersionRefusals
 from ..transport.operations import Operation
+from .answers import MAX_CALLS, Answers
 from .events import (
     MAX_ADVERTISERS,
     PREDICTABLE,
@@ -62,191 +63,6 @@ from .transaction import (
     offers,
     remember,
 )
-
-MAX_VERSIONS = 16
-
-Table = OrderedDict[int, RefusableMessage]
-"""By XID."""
-
-
-class Answers:
-    """Which requests of one connection were answered."""
-
-    def __init__(
-        self, conversation: Conversation, settling: Settling, give_up: Callable[[RefusableMessage], None]
-    ) -> None:
-        """``give_up`` is given a message that nothing will answer any more."""
-        self.conversation = conversation
-        self.settling = settling
-        self.give_up = give_up
-        self.messages: tuple[Table, Table] = (OrderedDict(), OrderedDict())
-        """By sender; options apart, since they have no reply."""
-        self.options: tuple[Table, Table] = (OrderedDict(), OrderedDict())
-        self.versions: tuple[set[int], set[int]] = (set(), set())
-        """Of the messages that either end sent, RDMA_ERROR apart."""
-        self.errors: tuple[set[int], set[int]] = (set(), set())
-        """Of the RDMA_ERRORs."""
-        self._early: OrderedDict[tuple[int, int], SentMessage] = OrderedDict()
-        """Answers to options that were not seen, by sender and XID."""
-        self._stray_errors: tuple[list[int], list[int]] = ([], [])
-        """By sender: the frames of RDMA_ERRORs with XIDs that no message had, in order."""
-        self._stray_responses: tuple[list[int], list[int]] = ([], [])
-        """The same of ROPT_RESPXCHs."""
-
-    def sent(self, sender: int, message: Message, rpc: Rpc | None) -> None:
-        """A message that may have to be refused."""
-        supported = message.header.version in self.versions[1 - sender]
-        self.note_version(sender, message)
-        kind = refusable_kind(message, supported or self.conversation.negotiation.settled == 2)
-        if kind:
-            message.detach()  # it may wait for long
-            table = self.messages[sender]
-            table[message.header.xid] = refusable = RefusableMessage(self.conversation, message, sender, kind, rpc=rpc)
-            refusable.receiver_seen = bool(self.settling.messages[1 - sender])
-            if len(table) > REMEMBERED:
-                self._overdue(table)
-
-    def note_version(self, sender: int, message: Message) -> None:
-        """Its sender supports the version of a message that is no RDMA_ERROR."""
-        header = message.header
-        versions = (self.errors if header.procedure == RDMA_ERROR else self.versions)[sender]
-        if header.length >= 8 and len(versions) < MAX_VERSIONS:
-            versions.add(header.version)
-
-    def error_sent(self, sent: SentMessage) -> None:
-        """An RDMA_ERROR: which versions it may answer."""
-        peer = 1 - sent.sender
-        sent.peer_versions = frozenset(self.versions[peer] | self.errors[peer])
-
-    def option(self, option: SentOption, sent: SentMessage, sent_by_peer: set[int]) -> None:
-        """An RDMA2_OPTIONAL, which may answer one of the peer and may be answered itself.
-
-        ``sent_by_peer``: the rdma_opttypes that its receiver sends.
-        """
-        sender, message = option.sender, option.message
-        if isinstance(option.content, RespXch):
-            request = option.request
-            asked = None if request is None else self.options[1 - sender].pop(request.xid, None)
-            if asked is None:
-                self._remember_early(sent)
-            self._answered(asked, message)
-        message.detach()  # it may wait for long
-        table = self.options[sender]
-        if message.header.xid in table:  # one-way messages may have any XID; nothing will answer the earlier one
-            table[-message.frame] = table.pop(message.header.xid)
-        table[message.header.xid] = refusable = RefusableMessage(
-            self.conversation, message, sender, "option", option=option
-        )
-        refusable.sent, refusable.receiver_seen = sent_by_peer, bool(self.settling.messages[1 - sender])
-        early = self._early.pop((1 - sender, message.header.xid), None)
-        if early is not None and message.frame - early.message.frame <= REORDERED:
-            early.xid_seen, early.answers = True, message
-            for strays in (self._stray_errors, self._stray_responses):
-                if early.message.frame in strays[early.sender]:
-                    strays[early.sender].remove(early.message.frame)
-            self._answered(table.pop(message.header.xid), early.message)
-        elif len(table) > REMEMBERED:
-            self._overdue(table)
-
-    def replied(self, caller: int, rpc: Rpc, message: Message) -> None:
-        """A reply, or an RDMA_ERROR, to a call of ``caller``."""
-        self.note_version(1 - caller, message)
-        asked = self.messages[caller].get(rpc.xid)
-        if asked is not None and (
-            rpc.call is None or rpc.call.frame == asked.message.frame or message.header.procedure == RDMA_ERROR
-        ):  # Else another call with its XID is answered, in another version.
-            del self.messages[caller][rpc.xid]
-            self._answered(asked, message)
-        if rpc.call is not None and rpc.call.header.procedure == RDMA_OPTIONAL:
-            self._answered(self.options[caller].pop(rpc.xid, None), message)
-
-    def refused(self, sent: SentMessage) -> None:
-        """An RDMA_ERROR that answers no call: perhaps an option, or what cannot be read."""
-        messages, xid = self.messages[1 - sent.sender], sent.message.header.xid
-        if xid in messages and (sent.header.error == ERR_VERS or messages[xid].kind != "version"):
-            refused = messages.pop(xid)
-            sent.answers = refused.message
-            self._answered(refused, sent.message)
-        asked = self.options[1 - sent.sender].pop(sent.message.header.xid, None)
-        if asked is None:
-            self._remember_early(sent)
-        else:
-            sent.answers = asked.message
-            self._answered(asked, sent.message)
-
-    def version_settled(self) -> None:
-        """Version 2 is settled: a message of that version needs no refusal for it."""
-        for xid, refusable in list(self.messages[0].items()):
-            if refusable.kind == "version" and refusable.message.header.version == 2:
-                refusable.kind = refusable_kind(refusable.message, True)
-                if not refusable.kind:
-                    del self.messages[0][xid]
-
-    def finish(self) -> None:
-        waiting = [refusable for table in (*self.messages, *self.options) for refusable in table.values()]
-        # The last first, as an answer of another XID is most likely meant for the nearest message.
-        for refusable in sorted(waiting, key=lambda refusable: refusable.message.frame, reverse=True):
-            refusable.other_answer = self._take_stray(refusable)
-        for refusable in waiting:
-            self.give_up(refusable)
-        for table in (*self.messages, *self.options):
-            table.clear()
-
-    def _overdue(self, table: Table) -> None:
-        """Too many wait; the first will not be answered any more."""
-        refusable = table.popitem(last=False)[1]
-        refusable.other_answer = self._take_stray(refusable)
-        self.give_up(refusable)
-
-    def _take_stray(self, refusable: RefusableMessage) -> bool:
-        """Whether behind a message came an answer to none that was seen, which may be meant for it, and then for no
-        other."""
-        if not refusable.asks:
-            return False
-        request = refusable.option is not None and isinstance(refusable.option.content, ReqXch)
-        for strays in (self._stray_responses, self._stray_errors) if request else (self._stray_errors,):
-            frames = strays[1 - refusable.sender]
-            behind = bisect_right(frames, refusable.message.frame)
-            if behind < len(frames):
-                del frames[behind]
-                return True
-        return False
-
-    def _remember_early(self, sent: SentMessage) -> None:
-        """An answer to nothing; a capture may show an answer just before its question."""
-        remember(self._early, (sent.sender, sent.message.header.xid), sent)
-        option = sent.header.procedure == RDMA_OPTIONAL
-        if option or not (sent.xid_seen or sent.answers):
-            frames = (self._stray_responses if option else self._stray_errors)[sent.sender]
-            insort(frames, sent.message.frame)
-            del frames[:-REMEMBERED]
-
-    def _answered(self, asked: RefusableMessage | None, answer: Message) -> None:
-        if asked is not None:
-            asked.answer = answer
-            self.settling.add(asked)
-
-
-def refusable_kind(message: Message, second: bool) -> str:
-    """What is wrong with a message that must be answered by RDMA_ERROR; '' where it need not.
-
-    ``second``: version 2 has been settled, or its receiver uses that version itself.
-    """
-    header = message.header
-    if header.length < 16:
-        return ""
-    if header.procedure != RDMA_ERROR and header.version != 1 and not (header.version == 2 and second):
-        return "version"
-    if header.truncated or not message.operation.end_known:
-        return ""
-    if header.procedure == RDMA_ERROR:
-        return "error" if header.problem else ""
-    if header.version == 1 and header.procedure in (RDMA_MSGP, RDMA_DONE):
-        return "reserved"
-    if header.problem or (header.procedure == RDMA_NOMSG and not header.chunks):
-        return "header"
-    return ""
-
 
 LOWERING = 1_000_000_000
 """Nanoseconds that a smaller receive buffer may need to become known to its peer."""
@@ -406,6 +222,8 @@ class RoutineRows:
         self.reply_times: list[int] = []
         self.granted: list[int] = []
         self.called = self.answered = 0
+        self.since = state.grants.last_reply[0]
+        """Frame of the last reply before the batch."""
         self.made = 0
         """Calls that became objects before they were answered."""
         self.offers: dict[int, Offer] = {}
@@ -439,8 +257,7 @@ class RoutineRows:
         highest = base + len(requested)
         if uniform and requested and highest > limit:
             highest = base + self._outstanding_within(called, answered)
-        frames = self.call_frames[self.called : called][-1:]
-        torn = bool(frames) and self._lacks(frames[0])
+        torn = bool(requested) and self._lacks(called - 1)
         if not uniform or torn or (requested and highest > limit):
             self._step(called, answered, base)
         elif requested:
@@ -452,10 +269,20 @@ class RoutineRows:
         self._pass(called, answered)
         self.called, self.answered = called, answered
 
-    def _lacks(self, frame: int) -> bool:
-        """Whether anything seems to be missing between the last reply and a call in that frame."""
-        grants = self._state.grants
-        return lacking(grants.conversation.connection, 0, grants.last_reply[0], frame) != NONE_LACKING
+    def _lacks(self, call: int) -> bool:
+        """Whether anything seems to be missing between the last reply and a call, or the next reply."""
+        grants, frame = self._state.grants, self.call_frames[call]
+        behind = bisect_right(self.reply_frames, frame)
+        answered = self.reply_frames[behind] if behind < len(self.reply_frames) else 0
+        return lacking(grants.conversation.connection, 0, grants.last_reply[0], frame, answered) != NONE_LACKING
+
+    def waiting(self, call: Message) -> CreditState:
+        """Of a call within its credits that no reply of the batch answers."""
+        outstanding, replied = self._state.outstanding + 1, bisect_left(self.reply_frames, call.frame)
+        limit = max(outstanding, min(call.header.credits or 1, self._state.grants.granted[0] or 1))
+        return CreditState(
+            outstanding, limit, limit, limit, since=self.reply_frames[replied - 1] if replied else self.since
+        )
 
     def _outstanding_within(self, called: int, answered: int) -> int:
         """The highest number of calls outstanding at a time, of those that happen."""
@@ -473,7 +300,7 @@ class RoutineRows:
                 reply += 1
             outstanding += 1
             flow = grants.flow(0, self.requested[call], self.call_times[call], outstanding)
-            if flow.limit is None or outstanding > flow.limit or self._lacks(self.call_frames[call]):
+            if flow.limit is None or outstanding > flow.limit or self._lacks(call):
                 self.exceeding[self.numbers[call]] = flow
         for behind in range(reply, answered):
             grants.grant(0, self.granted[behind], self.reply_times[behind])
@@ -569,8 +396,8 @@ class AuditListener(Listener):
         """Of messages that either end sent."""
         self.errored: tuple[OrderedDict[int, Rpc], ...] = (OrderedDict(), OrderedDict())
         """Calls of either end that an RDMA_ERROR answered."""
-        self.last_answered = [0, 0]
-        """Frame of the last call of either end that was answered."""
+        self.has_called = [False, False]
+        """Whether a call of either end was answered."""
         self.unread_calls: tuple[list[UnreadCall], ...] = ([], [])
         """Messages of either end whose chunk lists cannot be read."""
         self.routine: RoutineRows | None = None
@@ -635,7 +462,7 @@ class AuditListener(Listener):
             self.xids[1].add((rpc.xid,))
             self.answers.note_version(1, message)
             self.answered[rpc] = self.open[0].pop(rpc)
-            self.last_answered[0] = max(self.last_answered[0], rpc.call.frame)
+            self._note_answered(0, rpc.call.frame, message.frame)
             self.grants.replied(0, message)
             self.settling.add_routine(rpc, False)
             return
@@ -654,7 +481,7 @@ class AuditListener(Listener):
         if transaction is not None:
             self.answered[rpc] = transaction
             assert rpc.call is not None
-            self.last_answered[caller] = max(self.last_answered[caller], rpc.call.frame)
+            self._note_answered(caller, rpc.call.frame, message.frame)
         self.grants.replied(caller, message)
         if message.header.procedure == RDMA_ERROR:
             remember(self.errored[caller], rpc.xid, rpc)
@@ -781,7 +608,10 @@ class AuditListener(Listener):
         if self.errored[0]:
             for xid in xids:
                 self.errored[0].pop(xid, None)
-        self.last_answered[0] = int(replies.call_frame.max(initial=self.last_answered[0]))
+        self.has_called[0] |= len(replies.frame) > 0
+        last = slice(None if any(self.answers.waiting) else -MAX_CALLS, None)
+        answered = zip(replies.call_frame[last].tolist(), replies.frame[last].tolist(), strict=True)
+        self.answers.passed(0, [*answered])
         self.terms.routine_sent(len(xids), replies.time.tolist())
         self.answers.versions[0].add(1)
         self.answers.versions[1].add(1)
@@ -790,6 +620,8 @@ class AuditListener(Listener):
         routine = self.routine
         assert rpc.call is not None and routine is not None
         transaction = self._transaction(routine, rpc)
+        if transaction.flow is WITHIN and rpc.reply is None:
+            transaction.flow = routine.waiting(rpc.call)
         if transaction.flow is not WITHIN:
             self.grants.unrelieved[0].append(transaction)
         self.settling.add_routine(rpc, True)
@@ -896,7 +728,7 @@ class AuditListener(Listener):
     def _made_transfers(self, rpcs: RpcRows, rows: Rows) -> Iterator[RdmaOperation]:
         for rpc in each_made(rpcs, rows):
             (operation,) = rpc.chunks[0].segments[0].operations
-            moved = RdmaOperation(self.conversation, operation, (True, bool(self.last_answered[1])), "inside", rpc)
+            moved = RdmaOperation(self.conversation, operation, (True, self.has_called[1]), "inside", rpc)
             yield self.settling.follow(moved)
 
     def _made_transactions(self, rpcs: RpcRows, offers: list[Offer | None], rows: Rows) -> Iterator[Transaction]:
@@ -926,6 +758,10 @@ class AuditListener(Listener):
             sent = SentMessage(self.conversation, message, 0 if is_call else 1, is_call, rpc)
             yield self.settling.follow(sent)
 
+    def _note_answered(self, caller: int, call_frame: int, reply_frame: int) -> None:
+        self.has_called[caller] = True
+        self.answers.passed(caller, [(call_frame, reply_frame)])
+
     def _unread(self, sender: int, call: UnreadCall) -> None:
         self.unread_calls[sender].append(call)
         del self.unread_calls[sender][:-MAX_UNREAD]
@@ -935,7 +771,7 @@ class AuditListener(Listener):
         frame = moved.operation.first_frame
         unread = self.unread_calls[1 - moved.operation.initiator]
         moved.calls_unread = any(call.frame <= frame <= (call.answered or frame) for call in unread)
-        moved.callers = bool(self.last_answered[0]), bool(self.last_answered[1])
+        moved.callers = self.has_called[0], self.has_called[1]
         self.memory.place(moved)
 
     def _settled(self, subject: Subject) -> None:
@@ -951,11 +787,14 @@ class AuditListener(Listener):
 
     def _give_up(self, unanswered: RefusableMessage) -> None:
         self.settling.follow(unanswered)
-        answered = self.last_answered[unanswered.sender]
+        later = unanswered.later[unanswered.sender]
         known = self.connection.number in self.sides_known
         if unanswered.sender == 1 and known:  # a client shows by calls of its own, too, that the connection went on
-            answered = max(self.last_answered)
-        unanswered.passed_over = answered > unanswered.message.frame
+            later = sorted(unanswered.later[0] + unanswered.later[1])
+        requests = unanswered.option is not None and isinstance(unanswered.option.content, ReqXch)
+        # An RDMA_ERROR is sent at once; when a request for a change is answered is not said.
+        last = 1 if requests and not self.connection.ended_by else 0
+        unanswered.passed_over = later[last] if last < len(later) else 0
         self._judge(unanswered)
 
     def _answered(self, caller: int, xid: int, frame: int) -> None:

@@ -87,8 +87,8 @@ def violation(
     return Judgement(VIOLATION, observed, required, frames=frames, by=by, note=note, stated=stated)
 
 
-def undecidable(reason: str) -> Judgement:
-    return Judgement(UNDECIDABLE, reason=reason)
+def undecidable(reason: str, by: str = "") -> Judgement:
+    return Judgement(UNDECIDABLE, reason=reason, by=by)
 
 
 def undecidable_if(reason: str) -> Judgement | None:

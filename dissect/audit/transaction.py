@@ -164,7 +164,7 @@ class Transaction(Subject):
         if self.flow is None or self.rpc.call is None:
             return NONE_LACKING
         caller, frame = self.endpoint("requester"), self.rpc.call.frame
-        answered = self._next(1 - caller, frame) if self.backward else 0  # Forward calls are judged in rows, too.
+        answered = self._next(1 - caller, frame)
         packets, theirs = lacking(self.connection, caller, self.flow.since, frame, answered)
         return packets + self.flow.undirected, theirs
 
@@ -180,7 +180,9 @@ class Transaction(Subject):
         assert self.flow is not None
         if self.flow.limit is not None and packets and self.flow.outstanding + packets > self.flow.limit:
             return UNSEEN_CALLS
-        return "a reply that lowered the grant may be missing" if granted and self.flow.outstanding > 1 else ""
+        stray = packets and self.conversation.unmatched_replies[self.endpoint("requester")]
+        lowered = "a reply that lowered the grant may be missing, or its call is"
+        return lowered if (granted or stray) and self.flow.outstanding > 1 else ""
 
     @property
     def role(self) -> str:
@@ -465,6 +467,9 @@ class Transaction(Subject):
     def unwritten(self) -> str:
         """Why it is not known what was written; '' where it is."""
         until = max([operation.first_frame for operation in self.late], default=max(self.frames))
+        reply = self.rpc.reply
+        if reply is not None and self.connection.last_time <= reply.operation.last_time:
+            return "the capture ends with the reply, and RDMA Writes may follow"
         return self.unseen(self.endpoint("responder"), self.rpc.call_frame, until) or self._doubtful_writes
 
     @property

@@ -344,18 +344,22 @@ class Dispatcher:
         If the call is missing, the RPC reply with the same XID behind the header shows the layout.
         """
         calls = self.matching.directions[1 - sender].calls.get(header.xid)
-        call = calls[0].call if calls else None
+        call = calls[0].call if calls else self.undirected[1 - sender].get(header.xid)
         version = call.header.version if call is not None else 3 - header.version
         if version not in (1, 2) or version == header.version:
             return None
-        if header.procedure not in (RDMA_MSG, RDMA_NOMSG) or len(data) < 28:
+        if header.procedure not in (RDMA_MSG, RDMA_NOMSG) or len(data) < (28 if call is None else 20):
             return None
         wanted = header.xid.to_bytes(4) + REPLY.to_bytes(4)
         if header.version in (1, 2) and not header.problem and data[header.length : header.length + 8] == wanted:
             return None
         reread = decode_header(data[:4] + version.to_bytes(4) + data[8:], 0, len(data), length)
-        reply = data[reread.length : reread.length + 8] == wanted
-        if reread.problem or not (reply if reread.procedure == RDMA_MSG or call is None else reread.reply):
+        behind = data[reread.length : reread.length + 8]
+        if call is not None and len(behind) < 8 and len(data) < length:
+            # A reply of version 2 has a 1 where in version 1 the Read list begins.
+            if (version == 2) != (word(memoryview(data), 16)[0] == REPLY) or not wanted.startswith(behind):
+                return None
+        elif reread.problem or not (behind == wanted if reread.procedure == RDMA_MSG or call is None else reread.reply):
             return None
         reread.version = header.version
         return reread
@@ -400,10 +404,14 @@ class Dispatcher:
         elif procedure == RDMA_ERROR:
             return False
         elif procedure == RDMA_NOMSG and not header.problem and header.reads and not answers:
+            if sender == 1 and header.reply and self._call_may_be_missing(header.xid):
+                return None  # a reply that has a Read list, or a backward call
             return not self._returns_reply_chunk(sender, header)
         elif procedure == RDMA_NOMSG and not header.problem and header.reply:
             if self._never_called(sender):
                 return header.direction != REPLY  # a call without its Read chunk
+            if sender == 0 and header.xid not in self.matching.directions[1].calls and not answers:
+                return None  # that, or a backward reply
             if header.version == 2:
                 return False  # whatever its direction word says: a call would have a Read list
         if header.direction is not None:
@@ -424,6 +432,12 @@ class Dispatcher:
         unknown = (connection.gaps, connection.unread_packets, connection.unread_messages, self.undirected)
         none_unknown = connection.start_known and not any(of_end[1] for of_end in unknown)
         return sender == 0 and none_unknown and not self.matching.directions[1].sent
+
+    def _call_may_be_missing(self, xid: int) -> bool:
+        """A call of the client with that XID may be missing from the capture."""
+        connection = self.conversation.connection
+        missing = not connection.start_known or bool(connection.gaps[0] or connection.unread_messages[0])
+        return missing and xid not in self.matching.directions[0].calls
 
     def _returns_reply_chunk(self, sender: int, header: TransportHeader) -> bool:
         """Whether a message returns the Reply chunk of an open call, which makes it a reply."""

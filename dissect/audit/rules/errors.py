@@ -10,11 +10,13 @@ from ..events import RefusableMessage, SentMessage
 from ..rule import (
     ERROR,
     FIRST,
+    LATER,
     PASSED,
     REPLY,
     Judgement,
     Level,
     beheaded,
+    gaps_within,
     rule,
     undecidable,
     undecidable_if,
@@ -52,11 +54,14 @@ def error_xid(sent: SentMessage) -> Judgement | None:
         return undecidable_if(sent.unread)
     if sent.xid_seen:
         return PASSED
-    if not sent.start_known:
-        return undecidable("the connection began before the capture did")
-    if reason := sent.missed(1 - sent.sender):
+    if reason := _answers_unseen(sent):
         return undecidable(reason)
     return violation(f"rdma_xid 0x{sent.header.xid:08x}, which no message had", "the XID of the message it answers")
+
+
+def _answers_unseen(sent: SentMessage) -> str:
+    """Why an RDMA_ERROR may answer a message that the capture lacks; '' where it cannot."""
+    return sent.missed(1 - sent.sender) if sent.start_known else "the connection began before the capture did"
 
 
 @rule("V1-ERROR-VERSION", "RDMA_ERROR carries the version of the message it answers", MUST,
@@ -74,8 +79,10 @@ def error_version(sent: SentMessage) -> Judgement | None:
     version, possible = sent.header.version, sent.peer_versions
     if sent.header.procedure is None:
         return undecidable_if(sent.unread)
-    if sent.header.length < 8 or not (sent.xid_seen or call):
-        return None  # V1-ERROR-XID
+    if sent.header.length < 8:
+        return None
+    if not (sent.xid_seen or call):
+        return undecidable_if(_answers_unseen(sent))  # or V1-ERROR-XID's
     if call is None:
         if version in possible or not possible:
             return PASSED if possible == {version} else None
@@ -175,9 +182,11 @@ def _answered(refusable: RefusableMessage, code: int) -> Judgement:
 
 def silent(refusable: RefusableMessage) -> str:
     """Why it is not known that the receiver passed over a message; '' where it did."""
-    if reason := refusable.answer_unseen:
+    receiver = 1 - refusable.sender
+    missing = gaps_within(refusable.connection, receiver, 0, refusable.passed_over or LATER)
+    if reason := missing or refusable.out_of_step:
         return reason
-    if not refusable.receiver_seen and (reason := beheaded(refusable.connection, 1 - refusable.sender)):
+    if not refusable.receiver_seen and (reason := beheaded(refusable.connection, receiver)):
         return reason
     if refusable.sender == 1 and refusable.rpc is None and refusable.option is None and not refusable.start_known:
         return EARLIER_CALL  # which it answers: replies need no answer

@@ -148,22 +148,23 @@ def xid_match(transaction: Transaction) -> Judgement | None:
     Wrong: rdma_xid 0x1234 before an RPC reply 0x1235.
     """
     judged: Judgement | None = None
-    for message, stream in (
-        (transaction.rpc.call, transaction.call_stream),
-        (transaction.rpc.reply, transaction.reply_stream),
+    for message, by, stream in (
+        (transaction.rpc.call, "requester", transaction.call_stream),
+        (transaction.rpc.reply, "responder", transaction.reply_stream),
     ):
         if message is None or message.header.procedure not in (None, RDMA_MSG, RDMA_NOMSG):
             continue
         if len(stream) < 4:
             if transaction.lacks(message):
-                judged = undecidable("the RPC message's XID is not in the capture")
+                unknown = undecidable("the RPC message's XID is not in the capture", by)
+                judged = unknown if judged in (None, PASSED) else judged._replace(by="")
             continue
         inside = word(memoryview(stream), 0)[0]
         if inside != message.header.xid:
-            name = "call" if message is transaction.rpc.call else "reply"
+            name = "call" if by == "requester" else "reply"
             return violation(
                 f"the {name}'s rdma_xid is 0x{message.header.xid:08x}, its RPC message's XID 0x{inside:08x}",
-                "the same XID", message.frame, by="requester" if name == "call" else "responder",
+                "the same XID", message.frame, by=by,
             )  # fmt: skip
         judged = judged or PASSED
     return judged

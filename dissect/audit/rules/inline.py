@@ -49,7 +49,8 @@ def ruled_elsewhere(sent: SentMessage) -> bool:
         return True
     if sent.header.procedure == RDMA_OPTIONAL and sent.header.option == ROPT_INITXCH:
         return True
-    return sent.sender == 0 and sent.conversation.version(sent.message.frame) == 0
+    unsettled = sent.sender == 0 and sent.conversation.version(sent.message.frame) == 0
+    return unsettled and not (sent.length > LEAST and sent.unseen(1))
 
 
 def threshold(sent: SentMessage) -> tuple[int | None, str]:

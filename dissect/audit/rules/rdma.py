@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...layers.characteristics_codes import BKREQSUP_GENL, XCHAR_BRS
 from ..events import RdmaOperation
-from ..rule import PASSED, Judgement, Level, rule, undecidable, undecidable_if, violation
+from ..rule import PASSED, Judgement, Level, gaps_between, rule, undecidable, undecidable_if, violation
 
 MUST, STATED = Level.MUST, Level.STATED
 
@@ -99,8 +99,11 @@ def rdma_after_reply(movement: RdmaOperation) -> Judgement | None:
         return undecidable_if(movement.unseen_reply) or PASSED
     if movement.place == "outside" and (reason := _unseen(movement)):
         return undecidable(reason)
-    if movement.place != "late" or movement.delivers:
+    if movement.place != "late":
         return None
+    if movement.delivers:
+        call = 0 if rpc is None else rpc.call_frame
+        return undecidable_if(gaps_between(movement.connection, operation.initiator, call, operation.first_frame))
     if reason := movement.missed(1 - movement.operation.initiator):
         return undecidable(reason)
     if movement.calls_truncated:

@@ -8,6 +8,7 @@ from ...layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
 from ..events import PERSISTENT, PREDICTABLE, SentMessage
 from ..rule import CALL, CHUNKS, PASSED, READS, REPLY, Judgement, Level, rule, undecidable, undecidable_if, violation
 from ..transaction import CALL_NOT_WHOLE, HandleStep, Transaction
+from .header import DIRECTION_UNKNOWN
 
 MUST, SHOULD, STATED = Level.MUST, Level.SHOULD, Level.STATED
 
@@ -141,7 +142,9 @@ def read_in_reply(sent: SentMessage) -> Judgement | None:
     header = sent.header
     if header.procedure not in (None, RDMA_MSG, RDMA_NOMSG):
         return None
-    if header.reads and sent.is_call is False:
+    if header.reads and not sent.is_call:
+        if sent.is_call is None:
+            return undecidable(DIRECTION_UNKNOWN)
         return violation(f"a Read list of {len(header.reads)} chunks", "an empty one")
     if header.problem:
         return undecidable_if(sent.unread)

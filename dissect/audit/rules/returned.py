@@ -6,7 +6,7 @@ from ...layers.rpcrdma_codes import RDMA_ERROR, RDMA_MSG, RDMA_NOMSG
 from ...rpcrdma.conversation import DEFAULT_INLINE
 from ...rpcrdma.rpcs import ChunkUse
 from ..rule import CHUNKS, NOMSG, PASSED, RETURNS, Judgement, Level, rule, undecidable, undecidable_if, violation
-from ..transaction import Transaction, claims, delivers
+from ..transaction import Transaction, claims, delivers, filled
 
 REPLY_HEADER = 24
 """Bytes of an RPC reply before its results, with an empty verifier (RFC 5531, 9)."""
@@ -370,9 +370,11 @@ def write_length_true(transaction: Transaction) -> Judgement | None:
         writes = [operation for use in chunk.segments for operation in use.operations]
         if not chunk.returned and {*map(id, writes)} <= {*map(id, transaction.late)}:
             continue  # V1-RDMA-AFTER-REPLY
-        filled = [(use, got) for use, got in zip(chunk.segments, written, strict=True) if got or not any(written)]
-        returned = sum(use.returned or 0 for use, _ in filled)
-        total = sum(length for _, length in filled)
+        if any(sum(len(filled(use, [write])) for use in chunk.segments) < write.length for write in writes):
+            continue  # V1-RDMA-OUTSIDE
+        used = [(use, got) for use, got in zip(chunk.segments, written, strict=True) if got or not any(written)]
+        returned = sum(use.returned or 0 for use, _ in used)
+        total = sum(length for _, length in used)
         count = counts.get(number, returned)
         only_pad = chunk.kind == "write" and count % 4 and 0 < total - count < 4 and returned in (count, total)
         if total == returned or only_pad:

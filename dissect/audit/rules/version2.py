@@ -4,6 +4,8 @@ characteristics: what the four options say, what has to follow from it, and what
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 from ...layers.characteristics_codes import (
     BKREQSUP_GENL,
     BKREQSUP_INLINE,
@@ -229,8 +231,10 @@ def init_first(option: SentOption) -> Judgement | None:
     """
     if not isinstance(option.content, InitXch):
         return None
-    if option.before:
-        return violation(f"ROPT_INITXCH as message {option.before + 1} of its sender", "the first")
+    # A reply that waited for its call came before it, too.
+    before = max(option.before, bisect_left(option.messages[option.sender], option.message.frame))
+    if before:
+        return violation(f"ROPT_INITXCH as message {before + 1} of its sender", "the first")
     if not option.start_known:
         return undecidable(LATE_START)
     return undecidable_if(option.unseen(option.sender)) or PASSED
@@ -656,7 +660,8 @@ def direction(transaction: Transaction) -> Judgement | None:
         stream = transaction.reply_stream if answers else transaction.call_stream
         if len(stream) < 8:
             if transaction.lacks(message):
-                judged = judged or undecidable("the RPC message's direction is not in the capture")
+                unknown = undecidable("the RPC message's direction is not in the capture", by)
+                judged = unknown if judged in (None, PASSED) else judged._replace(by="")
             continue
         inside, said = word(memoryview(stream), 4)[0], message.header.direction
         if said is not None and inside != said:
@@ -867,7 +872,7 @@ def fallback(sent: SentMessage) -> Judgement | None:
     refusal = _refusal(sent)
     if refusal is None and version != 1 and sent.conversation.version(sent.message.frame) != 2:
         start = "" if sent.start_known else LATE_START
-        return undecidable_if(start or gaps_between(sent.connection, 1, 0, sent.message.frame))
+        return undecidable_if(start or sent.unseen(1))
     if refusal is None or refusal.low is None or refusal.high is None or refusal.low > refusal.high:
         return None  # V1-ERROR-RANGE
     if refusal.allows(version):
@@ -895,7 +900,7 @@ def reply_version(transaction: Transaction) -> Judgement | None:
     if reply is None or reply.header.length < 8 or reply.header.procedure == RDMA_ERROR:
         return None
     if call is None:
-        second = 2 in (reply.header.version, transaction.conversation.version(reply.frame))
+        second = reply.header.version != 1 or transaction.conversation.version(reply.frame) == 2
         missing = not transaction.start_known or transaction.unseen(transaction.endpoint("requester"))
         return undecidable("the call is not in the capture") if second and missing else None
     if call.header.length < 8:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, strategies as st
 
-from playbook import Wire, faults, nfs3
+from playbook import Wire, call, faults, nfs3
 from playbook.audits import audit, broken_rules, late, play, short, total
 from playbook.packets import Packet
 from playbook.rpc import u32
@@ -264,3 +264,19 @@ def test_whatever_is_sent_is_judged(sends: list[tuple[int, bytes]], snap: int, h
         auditor = audit(wire, packets)
         for finding in auditor.findings:
             assert finding.frames and finding.observed and finding.required
+
+
+@pytest.mark.parametrize("lost", (False, True))
+def test_how_long_a_reply_may_be_is_undecidable_where_a_larger_buffer_may_have_been_announced(lost: bool) -> None:
+    wire = Wire(seed=6)
+    wire.version = 2
+    connection = wire.connect()
+    announce(connection, 0, (RBSIZ, 4096))
+    announce(connection, 1, (RBSIZ, 4096))
+    hello(connection)
+    larger = update(connection, 0, RBSIZ, 65536, xid=15)
+    reply(call(connection, nfs3.readdirplus(16384)), nfs3.readdirplus_reply([b"name"]))
+    hello(connection)
+    packets = [one for one in wire.packets if one.operation != larger.number] if lost else wire.packets
+    tally = total(audit(wire, packets), "V1-REPLY-CHUNK-PROVIDED")
+    assert (tally.passed, tally.undecidable, tally.violated) == (not lost, lost, 0)

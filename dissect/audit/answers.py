@@ -1,0 +1,225 @@
+"""Which messages were answered, of those that may have to be: what cannot be read, options, other versions."""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections import OrderedDict
+from collections.abc import Callable
+
+from ..layers.rpcrdma_codes import ERR_VERS, RDMA_DONE, RDMA_ERROR, RDMA_MSGP, RDMA_NOMSG, RDMA_OPTIONAL
+from ..rpcrdma.characteristics import ReqXch, RespXch
+from ..rpcrdma.conversation import Conversation
+from ..rpcrdma.memory import REORDERED
+from ..rpcrdma.messages import Message
+from ..rpcrdma.rpcs import Rpc
+from .events import RefusableMessage, SentMessage, SentOption, Settling
+from .transaction import REMEMBERED, remember
+
+MAX_VERSIONS = 16
+MAX_CALLS = 256
+"""Calls of an end with their replies that are remembered."""
+
+Table = OrderedDict[int, RefusableMessage]
+"""By XID."""
+
+
+class Answers:
+    """Which requests of one connection were answered."""
+
+    def __init__(
+        self, conversation: Conversation, settling: Settling, give_up: Callable[[RefusableMessage], None]
+    ) -> None:
+        """``give_up`` is given a message that nothing will answer any more."""
+        self.conversation = conversation
+        self.settling = settling
+        self.give_up = give_up
+        self.messages: tuple[Table, Table] = (OrderedDict(), OrderedDict())
+        """By sender; options apart, since they have no reply."""
+        self.options: tuple[Table, Table] = (OrderedDict(), OrderedDict())
+        self.versions: tuple[set[int], set[int]] = (set(), set())
+        """Of the messages that either end sent, RDMA_ERROR apart."""
+        self.errors: tuple[set[int], set[int]] = (set(), set())
+        """Of the RDMA_ERRORs."""
+        self._answered_calls: tuple[list[tuple[int, int]], ...] = ([], [])
+        """By caller, the frames of the last calls and of their replies: some messages are only known late."""
+        self.waiting: tuple[list[RefusableMessage], ...] = ([], [])
+        """By sender, those that their receivers may still pass over."""
+        self._early: OrderedDict[tuple[int, int], SentMessage] = OrderedDict()
+        """Answers to options that were not seen, by sender and XID."""
+        self._stray_errors: tuple[list[int], list[int]] = ([], [])
+        """By sender: the frames of RDMA_ERRORs with XIDs that no message had, in order."""
+        self._stray_responses: tuple[list[int], list[int]] = ([], [])
+        """The same of ROPT_RESPXCHs."""
+
+    def sent(self, sender: int, message: Message, rpc: Rpc | None) -> None:
+        """A message that may have to be refused."""
+        supported = message.header.version in self.versions[1 - sender]
+        self.note_version(sender, message)
+        kind = refusable_kind(message, supported or self.conversation.negotiation.settled == 2)
+        if kind:
+            message.detach()  # it may wait for long
+            table = self.messages[sender]
+            table[message.header.xid] = refusable = RefusableMessage(self.conversation, message, sender, kind, rpc=rpc)
+            self._wait(refusable)
+            if len(table) > REMEMBERED:
+                self._overdue(table)
+
+    def note_version(self, sender: int, message: Message) -> None:
+        """Its sender supports the version of a message that is no RDMA_ERROR."""
+        header = message.header
+        versions = (self.errors if header.procedure == RDMA_ERROR else self.versions)[sender]
+        if header.length >= 8 and len(versions) < MAX_VERSIONS:
+            versions.add(header.version)
+
+    def error_sent(self, sent: SentMessage) -> None:
+        """An RDMA_ERROR: which versions it may answer."""
+        peer = 1 - sent.sender
+        sent.peer_versions = frozenset(self.versions[peer] | self.errors[peer])
+
+    def option(self, option: SentOption, sent: SentMessage, sent_by_peer: set[int]) -> None:
+        """An RDMA2_OPTIONAL, which may answer one of the peer and may be answered itself.
+
+        ``sent_by_peer``: the rdma_opttypes that its receiver sends.
+        """
+        sender, message = option.sender, option.message
+        if isinstance(option.content, RespXch):
+            request = option.request
+            asked = None if request is None else self.options[1 - sender].pop(request.xid, None)
+            if asked is None:
+                self._remember_early(sent)
+            self._answered(asked, message)
+        message.detach()  # it may wait for long
+        table = self.options[sender]
+        if message.header.xid in table:  # one-way messages may have any XID; nothing will answer the earlier one
+            table[-message.frame] = table.pop(message.header.xid)
+        table[message.header.xid] = refusable = RefusableMessage(
+            self.conversation, message, sender, "option", option=option
+        )
+        refusable.sent = sent_by_peer
+        self._wait(refusable)
+        early = self._early.pop((1 - sender, message.header.xid), None)
+        if early is not None and message.frame - early.message.frame <= REORDERED:
+            early.xid_seen, early.answers = True, message
+            for strays in (self._stray_errors, self._stray_responses):
+                if early.message.frame in strays[early.sender]:
+                    strays[early.sender].remove(early.message.frame)
+            self._answered(table.pop(message.header.xid), early.message)
+        elif len(table) > REMEMBERED:
+            self._overdue(table)
+
+    def _wait(self, refusable: RefusableMessage) -> None:
+        refusable.receiver_seen = bool(self.settling.messages[1 - refusable.sender])
+        for later, calls in zip(refusable.later, self._answered_calls, strict=True):
+            later += [reply for call, reply in calls if call > refusable.message.frame][:2]
+        waiting = self.waiting[refusable.sender]
+        waiting.append(refusable)
+        del waiting[:-REMEMBERED]
+
+    def passed(self, caller: int, calls: list[tuple[int, int]]) -> None:
+        """Calls of one end have their replies: the frames of both."""
+        for waiting in self.waiting[caller:]:
+            for refusable in waiting:
+                refusable.later[caller].extend([reply for call, reply in calls if call > refusable.message.frame][:2])
+            waiting[:] = [refusable for refusable in waiting if len(refusable.later[caller]) < 2]
+        last = self._answered_calls[caller]
+        last += calls[-MAX_CALLS:]
+        del last[:-MAX_CALLS]
+
+    def replied(self, caller: int, rpc: Rpc, message: Message) -> None:
+        """A reply, or an RDMA_ERROR, to a call of ``caller``."""
+        self.note_version(1 - caller, message)
+        asked = self.messages[caller].get(rpc.xid)
+        if asked is not None and (
+            rpc.call is None or rpc.call.frame == asked.message.frame or message.header.procedure == RDMA_ERROR
+        ):  # Else another call with its XID is answered, in another version.
+            del self.messages[caller][rpc.xid]
+            self._answered(asked, message)
+        if rpc.call is not None and rpc.call.header.procedure == RDMA_OPTIONAL:
+            self._answered(self.options[caller].pop(rpc.xid, None), message)
+
+    def refused(self, sent: SentMessage) -> None:
+        """An RDMA_ERROR that answers no call: perhaps an option, or what cannot be read."""
+        messages, xid = self.messages[1 - sent.sender], sent.message.header.xid
+        if xid in messages and (sent.header.error == ERR_VERS or messages[xid].kind != "version"):
+            refused = messages.pop(xid)
+            sent.answers = refused.message
+            self._answered(refused, sent.message)
+        asked = self.options[1 - sent.sender].pop(sent.message.header.xid, None)
+        if asked is None:
+            self._remember_early(sent)
+        else:
+            sent.answers = asked.message
+            self._answered(asked, sent.message)
+
+    def version_settled(self) -> None:
+        """Version 2 is settled: a message of that version needs no refusal for it."""
+        for xid, refusable in list(self.messages[0].items()):
+            if refusable.kind == "version" and refusable.message.header.version == 2:
+                refusable.kind = refusable_kind(refusable.message, True)
+                if not refusable.kind:
+                    del self.messages[0][xid]
+
+    def finish(self) -> None:
+        waiting = [refusable for table in (*self.messages, *self.options) for refusable in table.values()]
+        # The last first, as an answer of another XID is most likely meant for the nearest message.
+        for refusable in sorted(waiting, key=lambda refusable: refusable.message.frame, reverse=True):
+            refusable.other_answer = self._take_stray(refusable)
+        for refusable in waiting:
+            self.give_up(refusable)
+        for table in (*self.messages, *self.options):
+            table.clear()
+
+    def _overdue(self, table: Table) -> None:
+        """Too many wait; the first will not be answered any more."""
+        refusable = table.popitem(last=False)[1]
+        refusable.other_answer = self._take_stray(refusable)
+        self.give_up(refusable)
+
+    def _take_stray(self, refusable: RefusableMessage) -> bool:
+        """Whether behind a message came an answer to none that was seen, which may be meant for it, and then for no
+        other."""
+        if not refusable.asks:
+            return False
+        request = refusable.option is not None and isinstance(refusable.option.content, ReqXch)
+        for strays in (self._stray_responses, self._stray_errors) if request else (self._stray_errors,):
+            frames = strays[1 - refusable.sender]
+            behind = bisect_right(frames, refusable.message.frame)
+            if behind < len(frames):
+                del frames[behind]
+                return True
+        return False
+
+    def _remember_early(self, sent: SentMessage) -> None:
+        """An answer to nothing; a capture may show an answer just before its question."""
+        remember(self._early, (sent.sender, sent.message.header.xid), sent)
+        option = sent.header.procedure == RDMA_OPTIONAL
+        if option or not (sent.xid_seen or sent.answers):
+            frames = (self._stray_responses if option else self._stray_errors)[sent.sender]
+            insort(frames, sent.message.frame)
+            del frames[:-REMEMBERED]
+
+    def _answered(self, asked: RefusableMessage | None, answer: Message) -> None:
+        if asked is not None:
+            asked.answer = answer
+            self.settling.add(asked)
+
+
+def refusable_kind(message: Message, second: bool) -> str:
+    """What is wrong with a message that must be answered by RDMA_ERROR; '' where it need not.
+
+    ``second``: version 2 has been settled, or its receiver uses that version itself.
+    """
+    header = message.header
+    if header.length < 16:
+        return ""
+    if header.procedure != RDMA_ERROR and header.version != 1 and not (header.version == 2 and second):
+        return "version"
+    if header.truncated or not message.operation.end_known:
+        return ""
+    if header.procedure == RDMA_ERROR:
+        return "error" if header.problem else ""
+    if header.version == 1 and header.procedure in (RDMA_MSGP, RDMA_DONE):
+        return "reserved"
+    if header.problem or (header.procedure == RDMA_NOMSG and not header.chunks):
+        return "header"
+    return ""
