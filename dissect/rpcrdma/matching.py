@@ -380,7 +380,7 @@ class Matching:
         elif (
             (header.writes or header.reply)
             # Where all is there, in order, the server returns the wrong memory, and its reply keeps its place.
-            and (self._requests_missing(1 - sender) or self.conversation.connection.disordered)
+            and (self._requests_missing_before(1 - sender, message) or self.conversation.connection.disordered)
             and all(returns_other_memory(rpc, message) for rpc in candidates)
         ):
             number = next(self.numbers)
@@ -436,13 +436,16 @@ class Matching:
         connection = self.conversation.connection
         return bool(connection.missing_packets[caller] or connection.gaps[caller])
 
+    def _requests_missing_before(self, caller: int, message: Message) -> bool:
+        """What a packet behind ``message`` shows first to be missing was sent behind it."""
+        gaps = self.conversation.connection.gaps[caller]
+        if not gaps or len(gaps) >= MAX_GAPS:
+            return self._requests_missing(caller)
+        return any(gap.frame <= message.frame for gap in gaps)
+
     def call_unseen(self, caller: int, message: Message) -> bool:
         """A reply may answer a call before ``message`` that is not in the capture, or was sent before it began."""
-        connection = self.conversation.connection
-        gaps = connection.gaps[caller]
-        # What a later packet shows to be missing was sent behind the message.
-        before = len(gaps) >= MAX_GAPS or any(gap.frame <= message.frame for gap in gaps)
-        return before or not connection.start_known
+        return self._requests_missing_before(caller, message) or not self.conversation.connection.start_known
 
     def _wait(self, reply: WaitingReply) -> None:
         unsettled, direction = self.unsettled, self.direction(1 - reply.sender)

@@ -226,7 +226,7 @@ def count_match(transaction: Transaction) -> Judgement | None:
         returned = chunk.returned or 0
         if item.count in (returned, returned - unfilled):
             judged = PASSED
-        elif not any(written) and (len(chunk.segments) > 1 or not returned) and transaction.unwritten_by_reply:
+        elif not all(written) and (len(chunk.segments) > 1 or not returned) and transaction.unwritten_by_reply:
             # Segments that nothing was written to are V1-WRITE-UNFILLED's, what returns less V1-WRITE-LENGTH-TRUE's.
             missing = transaction.unwritten_by_reply
         else:

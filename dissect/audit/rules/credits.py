@@ -129,7 +129,7 @@ def xid_reused(transaction: Transaction) -> Judgement | None:
     responder = transaction.endpoint("responder")
     if reason := transaction.missed(responder) or beheaded(transaction.connection, responder):
         return undecidable(reason)
-    if transaction.conversation.unmatched_replies[rpc.backward]:
+    if transaction.flow is None or transaction.flow.unmatched:
         return undecidable(UNMATCHED)
     if transaction.overtaken:
         return undecidable(OVERTAKEN)

@@ -247,6 +247,8 @@ def nomsg_chunk(sent: SentMessage) -> Judgement | None:
         return undecidable(sent.unread)
     if header.problem:
         return None
+    if not header.chunks and sent.is_call is None and sent.call_missing:
+        return undecidable(DIRECTION_UNKNOWN)  # It may be a backward message, and V1-BACKWARD-PROC's.
     if not header.chunks:
         return violation("all three chunk lists are empty", "a chunk that holds the Payload stream")
     if sent.is_call is None:

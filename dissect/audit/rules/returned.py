@@ -351,7 +351,7 @@ def write_length_true(transaction: Transaction) -> Judgement | None:
 
     Wrong: 6 bytes written, 4096 returned.
     """
-    judged = None
+    judged, missing = None, ""
     counts = _counts(transaction)
     for name, chunk, _ in _pairs(transaction):
         if chunk.returned is None or _overruns(chunk):
@@ -361,8 +361,7 @@ def write_length_true(transaction: Transaction) -> Judgement | None:
         unused = not any(written) or not chunk.returned  # which may have been written to all the same (4.4.6.2)
         claimed = _claims(transaction, number)
         if unused and (claimed is False or not (any(written) or chunk.returned)):
-            if missing := transaction.unseen_writes:
-                judged = judged or undecidable(missing)
+            judged = judged or undecidable_if(transaction.unseen_writes)
             continue
         if unused and claimed is None:
             judged = judged or undecidable(RESULT_UNKNOWN)
@@ -379,12 +378,14 @@ def write_length_true(transaction: Transaction) -> Judgement | None:
         only_pad = chunk.kind == "write" and count % 4 and 0 < total - count < 4 and returned in (count, total)
         if total == returned or only_pad:
             judged = judged or PASSED
+            if any(use.returned and not got for use, got in zip(chunk.segments, written, strict=True)):
+                missing = transaction.unwritten
         elif reason := transaction.unwritten:
             return undecidable(reason)
         else:
             return violation(f"{name} returned {returned} bytes, {total} were written", "the same number",
                              *transaction.frames)  # fmt: skip
-    return judged
+    return undecidable_if(missing) or judged
 
 
 @rule("V1-WRITE-NO-PAD", "No pad bytes are written into a Write chunk", MUST,

@@ -11,10 +11,10 @@ from playbook import Wire, call, faults, nfs3
 from playbook.audits import audit, broken_rules, late, play, short, total
 from playbook.packets import Packet
 from playbook.rpc import u32
-from playbook.rpcrdma import announce, optional, reply, respond, update, wish, xcharspec, xcharsubset, xcharval
+from playbook.rpcrdma import announce, header, optional, reply, respond, update, wish, xcharspec, xcharsubset, xcharval
 from playbook.violations import SCRIPTS, Broken, characteristics, hello, version2
 from playbook.violations.characteristics import RBSIZ, reported
-from playbook.violations.scripts import CLIENT, SERVER, big_call, by_client, create_session, listing, message
+from playbook.violations.scripts import CLIENT, SERVER, big_call, by_client, create_session, listing, message, refuse
 from playbook.violations.version2 import second
 
 FIRST_ALONE = {
@@ -280,3 +280,29 @@ def test_how_long_a_reply_may_be_is_undecidable_where_a_larger_buffer_may_have_b
     packets = [one for one in wire.packets if one.operation != larger.number] if lost else wire.packets
     tally = total(audit(wire, packets), "V1-REPLY-CHUNK-PROVIDED")
     assert (tally.passed, tally.undecidable, tally.violated) == (not lost, lost, 0)
+
+
+def test_a_reply_in_version_1_is_not_to_the_call_in_version_2_that_has_its_xid() -> None:
+    """The refusal of version 2 is missing from the capture."""
+    wire = Wire(seed=6)
+    connection = wire.connect()
+    connection.send(0, header(7, 0, version=2) + message(nfs3.null(), 7))
+    refused = refuse(connection, 7, 1, 2)
+    reply(call(connection, nfs3.null(), xid=7), nfs3.null_reply())
+    hello(connection)
+    auditor = audit(wire, [one for one in wire.packets if one.operation != refused.number])
+    tally = total(auditor, "V1-ERROR-FOR-VERSION")
+    assert (tally.undecidable, tally.violated) == (1, 0)
+
+
+def test_a_refusal_is_not_of_the_first_call_of_a_capture_where_an_earlier_one_may_have_its_xid() -> None:
+    """Version 2 was tried before the capture, and its refusal came behind the call in version 1."""
+    wire = Wire(seed=6)
+    connection = wire.connect()
+    begin = len(wire.packets)
+    call(connection, nfs3.null(), xid=7)
+    refuse(connection, 7, 1, 2)
+    hello(connection)
+    for rule in ("V1-ERROR-VERSION", "V1-ERROR-RANGE"):
+        assert total(audit(wire, wire.packets[begin:]), rule).undecidable == 1
+        assert total(audit(wire), rule).violated == 1
