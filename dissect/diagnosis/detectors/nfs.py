@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from ...measure.statistics import Procedure
+from ...transport.connection import gaps_forgotten
 from ...units import duration, percent, plural
 from ..facts import Cause, Facts, Limits, Severity, detector, label
 from ..rpc_facts import Recall
@@ -156,7 +157,10 @@ def recall_stalls(facts: Facts, limits: Limits) -> Iterator[Cause]:
     late: list[tuple[int, Recall]] = []
     for recall in facts.rpcs.recalls:
         state = facts.recalled.get(recall.frame)
-        after = (recall.returned if state is None else state.returned_time) or facts.end_of(recall.frame)
+        returned = recall.returned if state is None else state.returned_time
+        if not returned and _return_missed(facts, recall):
+            continue
+        after = returned or facts.end_of(recall.frame)
         if after - recall.begin >= limits["least_ms"] * 1e6:
             late.append((after - recall.begin, recall))
     if not late:
@@ -183,6 +187,16 @@ def recall_stalls(facts: Facts, limits: Limits) -> Iterator[Cause]:
         else ("the capture does not show which delegation a call returns: the client's next return is assumed",),
         lost=sum(took for took, _ in late),
     )
+
+
+def _return_missed(facts: Facts, recall: Recall) -> bool:
+    """The capture may lack the client's return of the delegation."""
+    conversation = facts.by_number.get(recall.connection)
+    if conversation is None:
+        return False
+    connection = conversation.connection
+    lacks = any(gap.last_frame > recall.frame for gap in connection.gaps[0])
+    return lacks or connection.one_sided or gaps_forgotten(connection, 0)
 
 
 def _returned(facts: Facts, recall: Recall) -> bool:

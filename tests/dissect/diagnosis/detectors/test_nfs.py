@@ -8,6 +8,7 @@ import pytest
 
 from playbook.facts import MILLISECOND, SECOND, START, connection, facts, found, kinds, many, rpc, silent, speaks
 from rdmascope.dissect.measure.nfs_state import HeldState, NfsClient, NfsSession, SlotTable
+from rdmascope.dissect.transport.connection import ONE_DIRECTION, Gap
 
 SEQUENCE = ("SEQUENCE", "PUTFH")
 
@@ -66,6 +67,21 @@ def test_a_recall_that_stalls() -> None:
     assert said.kind == "recall-stalls" and said.cause.rpcs == (1,)
     assert said.cause.text == "1 delegation recall, up to 8.00 s"
     assert [one.kind for one in found(facts([recall]))] == ["recall-stalls"]
+
+
+@silent("recall-stalls")
+def test_a_recall_whose_return_the_capture_may_lack() -> None:
+    recall = rpc(1, operations=RECALL, backward=True, at=SECOND)
+    given = [recall, rpc(2, at=12 * SECOND)]
+    for frame, paired_by, expected in (
+        (recall.call_frame - 1, "CM", {"recall-stalls"}),
+        (recall.call_frame + 1, "CM", set()),
+        (recall.call_frame - 1, ONE_DIRECTION, set()),
+    ):
+        lacking = connection(1)
+        lacking.connection.packets, lacking.connection.paired_by = (9, 9), paired_by
+        lacking.connection.gaps = [Gap(1, 2, frame, START)], []
+        assert kinds(facts(given, conversations=(lacking,))) & {"recall-stalls"} == expected
 
 
 def test_another_delegation_that_is_returned_at_once_does_not_count() -> None:
