@@ -276,7 +276,7 @@ class Management:
             )
             if (before := self.asked.get(name, Asked(request, 1, frame, time))) is not None:
                 times = before.times + (time - before.time >= ASKED_AGAIN)
-                _remember(self.asked, name, Asked(before.request, times, frame, time))
+                remember(self.asked, name, Asked(before.request, times, frame, time))
             return self._requested(name, request)
         if message.kind == "RTU" and message.local_comm_id is not None:
             name = source, destination, message.local_comm_id
@@ -287,14 +287,14 @@ class Management:
             return None
         name = destination, source, message.remote_comm_id
         if message.kind != "DREQ":
-            _remember(self.asked, name, None)
+            remember(self.asked, name, None)
         request_seen = self.requests.get(name)
         if message.kind == "REP" and message.local_qpn is not None:
             passive = self._endpoint(source, message, frame)
             if request_seen is not None:
                 return Established(request_seen, passive, request_seen.frame, request_seen.time)
-            _remember(self.replies, name, (passive, frame, time))
-            _remember(self.half_known, flow_key(destination, source, passive.qpn), HalfKnown(passive, 1, None))
+            remember(self.replies, name, (passive, frame, time))
+            remember(self.half_known, flow_key(destination, source, passive.qpn), HalfKnown(passive, 1, None))
         elif message.kind == "REJ" and request_seen is not None:
             del self.requests[name]
             return Refused(request_seen, Endpoint(self.addresses.name(source), 0), message.reason_name)
@@ -320,13 +320,13 @@ class Management:
         ):
             return None
         self.requests.pop(name, None)
-        _remember(self.requests, name, request)
+        remember(self.requests, name, request)
         earlier = self.replies.pop(name, None)
         if earlier is not None:
             self.asked[name] = None
             return Established(request, *earlier)
         key = flow_key(request.destination, request.source, request.endpoint.qpn)
-        _remember(self.half_known, key, HalfKnown(request.endpoint, 0, request))
+        remember(self.half_known, key, HalfKnown(request.endpoint, 0, request))
         return None
 
     def _endpoint(self, source: int, message: ManagementMessage, frame: int) -> Endpoint:
@@ -350,7 +350,8 @@ def _shared(private_data: bytes) -> bytes:
     return private_data
 
 
-def _remember(table: dict[Key, Value], key: Key, value: Value) -> None:
+def remember(table: dict[Key, Value], key: Key, value: Value) -> None:
+    """Put it there; the oldest of PENDING goes."""
     if key not in table and len(table) >= PENDING:
         table.pop(next(iter(table)))
     table[key] = value

@@ -32,7 +32,7 @@ from ..connection import (
 )
 from ..operations import Operation
 from ..runs import Run
-from .cm import TELLING, ConnectionRequest, DisconnectRequested, Established, Management, Refused, read_cms
+from .cm import TELLING, ConnectionRequest, DisconnectRequested, Established, Management, Refused, read_cms, remember
 from .in_order import feed_together
 from .link import RcLink
 from .lost_packets import HELD_PACKETS, after_silence
@@ -291,6 +291,8 @@ class RcObserver:
         self.management = Management(addresses)
         self.closing: dict[RcLink, int] = {}
         """Disconnected a while ago, with the frame of the DREQ: packets may be retransmitted behind it."""
+        self._unbound: dict[int, tuple[int, int]] = {}
+        """Frame and time of the DREQs that end flows of which it is not known so far whose they are."""
         self._filled: dict[RcLink, None] = {}
         """Those on which something waits only because it may be retransmitted."""
         self.replayed: list[tuple[RcLink, Bytes, tuple[Rows, Rows]]] = []
@@ -501,14 +503,27 @@ class RcObserver:
             connection.last_frame, connection.last_time = frame, time
         elif isinstance(event, DisconnectRequested):
             binding = self.bindings.disconnected(event)
-            if binding is not None and not binding.link.connection.ended_by:
-                link = binding.link
-                link.connection.ended_by = DISCONNECTED[binding.sender]
-                link.connection.ended_time = int(rows["time"][index])
-                self.closing[link] = int(rows["frame"][index])
-                if link.request is not None:
-                    self.management.forget(link.request)
-                    link.request = None
+            frame, time = int(rows["frame"][index]), int(rows["time"][index])
+            if binding is None:
+                remember(self._unbound, event.key, (frame, time))
+            else:
+                self._disconnected(binding, frame, time)
+
+    def _disconnected(self, binding: Binding, frame: int, time: int) -> None:
+        """A DREQ asks for the end of a connection."""
+        link = binding.link
+        if not link.connection.ended_by:
+            link.connection.ended_by, link.connection.ended_time = DISCONNECTED[binding.sender], time
+            self.closing[link] = frame
+            if link.request is not None:
+                self.management.forget(link.request)
+                link.request = None
+
+    def _disconnected_before(self, key: int, binding: Binding, first: int) -> None:
+        """It is known now whose a flow is that begins in frame ``first``: a DREQ may have ended it."""
+        frame, time = self._unbound.pop(key, (0, 0))
+        if frame > first:
+            self._disconnected(binding, frame, time)
 
     def _established(self, event: Established, rows: Rows, index: int) -> None:
         request, passive = event.request, event.passive
@@ -632,9 +647,10 @@ class RcObserver:
             opened=False,
         )
         link = self._link(connection, known[0][2] if known[0] else None, (self._now, BY_PAIRING, _began(pair)))
-        for key, sender in ((to_passive, 0), (to_active, 1)):
+        for key, sender, flow in ((to_passive, 0, active), (to_active, 1, passive)):
             # A CM exchange may have bound the flow to a later connection since.
             self._paired[key] = Binding(link, sender)
+            self._disconnected_before(key, self._paired[key], flow.first_frame)
             self.bindings.bound.setdefault(key, self._paired[key])
             self.unpaired.release(key)
         self.notes.settle(self.bindings.bound)
@@ -699,6 +715,7 @@ class RcObserver:
             opened=False,
         )
         link = self._link(connection, known[2] if known else None, (self._now, BY_ONE_DIRECTION, flow.first_frame))
+        self._disconnected_before(key, Binding(link, int(not from_active)), flow.first_frame)
         return self._replay(link, flow if from_active else None, None if from_active else flow)
 
 

@@ -45,6 +45,29 @@ def test_a_damaged_disconnect_request_ends_nothing(damaged: bool) -> None:
     assert rpc.connection.ended_by == ("" if damaged else "DREQ from the client")
 
 
+@pytest.mark.parametrize("initiator", [0, 1])
+@pytest.mark.parametrize("server_only", [False, True])
+def test_a_disconnect_request_ends_what_is_known_only_behind_it(initiator: int, server_only: bool) -> None:
+    """The capture begins behind the CM exchange, so that traffic tells whose queue pairs these are; or has one end's
+    packets alone."""
+    wire = Wire(mtu=1024)
+    conn = wire.connect()
+    for _ in range(4):
+        read(conn)
+    conn.disconnect(initiator)
+    packets = [packet for packet in wire.packets[3:] if packet.sender or not server_only]
+    frames = Capture(wire, packets).frames
+    known = initiator or not server_only
+    for cuts in ([], [len(frames) // 2], [len(frames) - 2], range(1, len(frames))):
+        analyzer = Analyzer()
+        for batch in frame_batches(frames, cuts):
+            analyzer.feed(batch)
+        analyzer.finish()
+        (connection,) = analyzer.connections
+        ended = f"DREQ from the {('client', 'server')[initiator]}" if known else ""
+        assert connection.ended_by == ended, cuts
+
+
 def one_side_first(packets: Sequence[Packet], frames: Sequence[Frame], count: int) -> list[Frame]:
     """Frames of two interfaces: of each ``count``, those from the server stand before those from the client."""
     found: list[Frame] = []
