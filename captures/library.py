@@ -54,9 +54,9 @@ def read(
 ) -> Capture:
     """A capture to iterate over.
 
-    It is opened here, to see that it can be read: where there is no such file, or it is no capture, CaptureError is
-    raised at once.  Then every method that gives something reads it from the start.  Standard input, pipes, URLs and
-    files that are still being written are opened by the first such method alone.
+    It is opened at once: if there is no such file, or it is no capture, this raises CaptureError. Every method that
+    returns something then reads it from the start. Standard input, pipes, URLs and files that are still being written
+    are only opened by the first such method.
 
     Args:
         paths: one path, or several to be read as one capture in the order of time; a directory stands for the captures
@@ -119,7 +119,7 @@ class Capture(Closing):
 
     @property
     def saved(self) -> str | None:
-        """The path, where it is that of saved tables, which are asked: a database, or a folder of Parquet files."""
+        """The path of the saved tables, if it reads any: a database, or a folder of Parquet files."""
         path = self._tables
         anew = self.options != Options() and self._follow is None and path is not None and not is_data_set(path)
         return None if anew else path
@@ -170,7 +170,7 @@ class Capture(Closing):
         return self._kept(self._whole(session, session.named_rpcs()))
 
     def rpc(self, number: int) -> Rpc:
-        """The RPC of this number.  Raises CaptureError, with how many there are, where none has it."""
+        """The RPC with this number. Raises CaptureError, with how many there are, if there is none."""
         from .session.find import find_rpcs
 
         looked_up = find_rpcs(self.session(), [number])
@@ -179,7 +179,7 @@ class Capture(Closing):
         return looked_up.rpcs[0]
 
     def where(self, *conditions: str) -> Iterator[Rpc]:
-        """The RPCs of which these are all true: conditions in SQL over the columns of the table ``rpcs``.
+        """The RPCs that meet all conditions, in SQL over the columns of the table ``rpcs``.
 
         As with ``--where``: 'latency > 10ms'.  Where one is no condition, the first RPC raises CaptureError.
         """
@@ -198,7 +198,7 @@ class Capture(Closing):
         return self._kept(self.session().packets(first, last))
 
     def findings(self, *rules: str, examples: int = 1 << 20) -> Iterator[Finding]:
-        """The violations that the audit finds, in the order in which they are found.
+        """The violations that the audit finds, in the order of discovery.
 
         Args:
             rules: ids such as 'V1-INLINE-EXCEEDED'; one may end with a star.  All where none is given.
@@ -247,7 +247,7 @@ class Capture(Closing):
         yield from findings
 
     def diagnosis(self, *kinds: str) -> Diagnosis:
-        """What is wrong, the worst first; ``kinds``: only these detectors, all where none is given.
+        """What is wrong, the worst first; ``kinds``: only these detectors, by default all.
 
         Raises CaptureError for a kind that no detector has.
         """
@@ -279,7 +279,7 @@ class Capture(Closing):
         return groups
 
     def over_time(self, intervals: int = 100, where: Sequence[str] = ()) -> list[LatencyInterval]:
-        """How many RPCs of which latency began when: the whole time in at most so many equal intervals."""
+        """RPCs and their latencies by when they began: the whole time in at most so many equal intervals."""
         from .session.grouping import RpcGrouping
 
         timeline = self._asked(RpcGrouping(over_time=True), where).timeline
@@ -327,22 +327,22 @@ class Capture(Closing):
 
     @property
     def damage(self) -> CaptureError | None:
-        """Why reading ended early; None where it did not."""
+        """Why reading ended early; None if it did not."""
         return self._finished().damage
 
     def place(self, frame: int) -> Place | None:
-        """The file that a frame is in, and its number there: of several that are read as one capture.
+        """The file that a frame is in, and its number there, if several are read as one capture.
 
         Knows the frames that the pass under way has read; begins one where there was none.  None for no such frame.
         """
         return (self._last or self._finished()).place(frame)
 
     def check(self) -> None:
-        """Raise CaptureError where the capture is damaged, or holds no RDMA."""
+        """Raise CaptureError if the capture is damaged, or holds no RDMA."""
         self._finished().check()
 
     def table(self, name: str) -> ColumnTable:
-        """A table as columns, by their names: masked NumPy arrays, in which what is not known is masked.
+        """A table as columns, by their names: NumPy arrays, with unknown values masked.
 
         ``rdmascope.TABLES`` has the tables and their columns.  A table is held in memory whole.  Raises CaptureError
         for a name that no table has.
@@ -359,7 +359,7 @@ class Capture(Closing):
         return ColumnTable(in_order(table, joined(table, batches)))
 
     def sql(self, query: str) -> ColumnTable:
-        """What a query over ``rdmascope.TABLES`` gives; of several statements, what the last of them gives.
+        """The result of a query over ``rdmascope.TABLES``; of several statements, the result of the last.
 
         The first query that names a table makes it, in one pass for all that it names.  A query can neither read nor
         write files.  Raises QueryError (a CaptureError) for one that cannot be answered.
@@ -386,7 +386,7 @@ class Capture(Closing):
         return ColumnTable(answer)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Keep all tables, in a DuckDB database or, where the name does not end so, in a folder of Parquet files.
+        """Save all tables: as a DuckDB database if the name ends in .duckdb or .db, else as a folder of Parquet files.
 
         ``rdmascope.read`` and the commands take them in place of the capture.  Raises CaptureError where nothing
         should be written, or could be read.

@@ -1,6 +1,6 @@
-"""Text that a terminal, a page or a log can take: nothing in it acts, and where it must be ASCII, it is.
+"""Text that is safe for a terminal, a page or a log: nothing in it acts, and it is ASCII where it must be.
 
-Whatever comes from the wire or is the name of a file goes through ``harmless`` before it is shown.
+Everything from the wire, and names of files, go through ``harmless`` before they are shown.
 """
 
 from __future__ import annotations

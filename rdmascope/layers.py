@@ -2,8 +2,8 @@
 
     from rdmascope.layers import BTH, RPCRDMA, bind
 
-A packet of InfiniBand does not say what its Sends carry.  ``bind`` tells Scapy: by the connections of a capture, or by
-the numbers of queue pairs.  Of iWARP the port tells.
+A packet of InfiniBand does not say what its Sends carry. ``bind`` tells Scapy, from the connections of a capture or by
+numbers of queue pairs. iWARP is recognised by its port.
 """
 
 from __future__ import annotations

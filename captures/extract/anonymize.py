@@ -1,9 +1,9 @@
 """Anonymized frames: other addresses, names, handles and data in them; checksums are right where they were.
 
-``Pseudonyms`` are as long as what they replace, and the same for the same.  ``HeaderWalk`` walks every header up to the
-transport, one frame at a time; a frame of which anything is not understood is not written at all.  Of RPC messages
-nothing is kept that is not known to be harmless: transport headers, numbers other than user and group IDs, and the
-words that tell lengths.  All else is replaced, and what cannot be decoded becomes zeros.
+``Pseudonyms`` are as long as what they replace, and consistent. ``HeaderWalk`` walks every header up to the transport,
+one frame at a time; frames that are not understood completely are not written. RPC messages keep only what is known to
+be harmless: transport headers, numbers other than user and group IDs, and length words. All else is replaced, and bytes
+that cannot be decoded become zeros.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The frames that carried the chosen RPCs, a batch at a time: with acknowledgements, and what sets connections up.
 
 ``Carriers`` are ranges of sequence numbers of each connection and sender: PSNs of a queue pair, TCP sequence numbers
-with iWARP; each with the frames between which it means these packets, for sequence numbers and queue pairs are used
-again. Retransmissions have the numbers of what they repeat, so that they are found, too.
+with iWARP. Each has a range of frames, because sequence numbers and queue pairs are used again. Retransmissions have
+the numbers of the original, so that they are found, too.
 """
 
 from __future__ import annotations

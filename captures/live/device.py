@@ -1,9 +1,9 @@
 """What a name on the command line stands for (a network interface, a software RDMA device, an adapter), and what every
 source of live frames offers; frames that another program writes: standard input or a named pipe.
 
-A thread reads what is written, and hands it over to a reader that waits for several sources at once.  The kernel's
-tracepoints on this host: which there are, what records them, and their events as they happen
-(Documentation/trace/ftrace.rst and events.rst of the kernel; trace-cmd-record(1)).
+A thread reads the stream, and passes it to a reader that waits for several sources at once. The kernel's tracepoints on
+this host: which exist, the command that records them, and their events as they happen (Documentation/trace/ftrace.rst
+and events.rst of the kernel; trace-cmd-record(1)).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A live capture from its beginning to its end: what is counted, judged and given, and what bounds its memory.
 
-The kernel's buffer, packets that wait for a trigger, names of files and answered XIDs have a part each from the
-beginning.  Connections have the rest: as the process comes near the bound, those go that were quiet the longest.
+The kernel's buffer, packets that wait for a trigger, names of files and answered XIDs each have a fixed part.
+Connections have the rest: as the process approaches the bound, the longest idle are evicted.
 """
 
 from __future__ import annotations
@@ -523,7 +523,7 @@ class LiveSession:
         return self.analyzer.first_time or 0
 
     def path_learner(self) -> PathLearner:
-        """One with bounded memory."""
+        """A learner of paths with bounded memory."""
         return PathLearner(max_files=MAX_FILES if self.bound is None else self.bound.parts.files)
 
     @property
@@ -540,7 +540,7 @@ class LiveSession:
         return last + int((time.monotonic() - self._came) * SECOND) if last else 0
 
     def oldest_call(self) -> Rpc | None:
-        """The call that is outstanding the longest, with its name; None where none is."""
+        """The call that has been outstanding longest, with its name; None if there is none."""
         now = self.now
         unanswered = ((now - rpc.first_time, rpc) for rpc in self.analyzer.unanswered(now))
         waiting, oldest = max(unanswered, key=itemgetter(0), default=(0, None))
@@ -550,7 +550,7 @@ class LiveSession:
         return oldest
 
     def run(self, duration: int | None, display: Display | None = None) -> None:
-        """Until something ends it."""
+        """Capture until something ends it."""
         # The nouns hold hardly any cycles, and looking for some takes longer than all the decoding.
         gc.disable()
         self._display = display
@@ -762,7 +762,7 @@ class LiveSession:
             self._on_finding(self._waiting.popleft())
 
     def breaches(self) -> list[tuple[Finding, int]]:
-        """The last finding of each rule that was broken, the last one first, and how often it was."""
+        """The last finding of each broken rule, the latest first, and how often the rule was broken."""
         times: dict[str, int] = {}
         for key, tally in self.auditor.tallies.items():
             times[key.rule] = times.get(key.rule, 0) + tally.violated
@@ -773,7 +773,7 @@ class LiveSession:
         return fields
 
     def record(self) -> Record:
-        """How the capture itself went."""
+        """The record ``live``: how the capture itself went."""
         live = self.live
         around = self.trigger.keeper if self.trigger is not None else None
         keepers = [keeper for keeper in (self.keeper, around) if keeper is not None]

@@ -1,5 +1,5 @@
-"""What a worker makes of its share: RPCs batch by batch, and what tells their places among those of the others; and the
-shares of several workers put together again: the RPCs of each batch, connections and sums as of one process."""
+"""A worker's results, RPCs batch by batch with their places among those of other workers; and the combination of
+several workers' results into the RPCs of each batch, connections and sums of one process."""
 
 from __future__ import annotations
 

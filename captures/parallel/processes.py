@@ -1,11 +1,11 @@
 """The processes of a divided capture: one decodes and deals out, workers analyse; this one puts together.
 
-All that two hosts say to each other goes to one worker: a connection, its CM exchange, and the flows among which its
-partner is looked for.  TCP, in which iWARP is looked for, is dealt out likewise, by itself.  Every worker is handed
-every batch, so that all of them are at the same place; what one made waits until all did.
+All traffic between two hosts goes to one worker: a connection, its CM exchange, and the flows among which its partner
+is looked for. TCP, where iWARP is looked for, is divided separately in the same way. Every worker gets every batch, so
+that all advance together; results wait until all workers have finished a batch.
 
-What one process sends to another: nouns by ``pickle``, their bytes by file.  A message is the number of its parts,
-their lengths (eight bytes each, little-endian), and the parts: what ``pickle`` says, then arrays that it leaves out.
+Processes send each other nouns by ``pickle``, and their bytes by file. A message is the number of its parts, their
+lengths (eight bytes each, little-endian), and the parts: the pickle, then the arrays that it leaves out.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Bytes of a capture: a mapped file, or windows of a stream that may be compressed.
 
-What a damaged stream gave before its damage is given too; then CaptureError is raised, TruncatedStreamError where the
-rest is missing.
+A damaged stream gives everything before the damage, then raises CaptureError, or TruncatedStreamError if the rest is
+missing.
 """
 
 from __future__ import annotations

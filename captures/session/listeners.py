@@ -1,6 +1,7 @@
-"""What listens to connections wherever they are analysed, and is put together again.
+"""Listeners to connections, wherever these are analysed, whose results are combined again.
 
-Workers of a divided capture are forks of the process that takes the results: what watches is there and in each worker.
+Workers of a divided capture are forks of the process that takes the results, so listeners exist there and in each
+worker.
 """
 
 from __future__ import annotations

@@ -82,8 +82,8 @@ INCOMPLETE_PATHS = (
 class Session:
     """One pass over a capture, which can be made once.
 
-    Damage in the file does not raise while there is something to give: it waits in ``damage``, and ``check()``
-    raises it at the end.
+    Damage in the file raises nothing while there is something to give: ``damage`` has it, and ``check()`` raises it at
+    the end.
 
     Attributes:
         analyzer: the state so far: frames, packets, times, connections, what was skipped.
@@ -143,7 +143,7 @@ class Session:
         """For a list of packets of a large capture."""
 
     def watch(self, *pass_listeners: PassListener) -> None:
-        """They listen to all conversations of the pass, whichever process analyses them."""
+        """Let listeners follow all conversations of the pass, in whichever process these are analysed."""
         from .listeners import listener_of  # Only here, as below: a report has none.
 
         self._pass_listeners = pass_listeners
@@ -187,7 +187,7 @@ class Session:
         return self._division.batches()
 
     def rpcs(self, on_eviction: Callable[[list[Conversation]], None] | None = None) -> Iterator[Rpc]:
-        """RPCs as they end, at the end those that never did.
+        """RPCs as they end, and at the end those that never did.
 
         ``on_eviction`` is given conversations of which no more RPC comes, where they are too many to be kept.
         """
@@ -196,7 +196,7 @@ class Session:
             del table  # Or its RPCs would live until the next batch is analysed.
 
     def named_rpcs(self) -> Iterator[Rpc]:
-        """RPCs as they end, which know the path and the user that their calls name."""
+        """RPCs as they end, with the path and the user that their calls name."""
         from rdmascope.dissect.measure.file_names import TableNames
 
         learner = self.path_learner()
@@ -301,13 +301,13 @@ class Session:
             self._close()
 
     def field_reader(self) -> FieldReader:
-        """Reads what its RPCs name: files, ranges, state and callers."""
+        """A reader of what the RPCs name: files, ranges, state and callers."""
         from rdmascope.dissect.rpcrdma.rpc_fields import FieldReader
 
         return FieldReader()
 
     def path_learner(self) -> PathLearner:
-        """Learns the paths of what its RPCs name, for all who ask in one pass."""
+        """A learner of the paths that RPCs name, shared by everything in one pass."""
         learner = self._learner_without_names()
         learner.read_names = self._read_file_names
         return learner
@@ -336,14 +336,14 @@ class Session:
         return self._file_names
 
     def again(self) -> Session | None:
-        """Another session of the capture, not read yet; None where it can be read only once."""
+        """Another session of the capture, not read yet; None if it can be read only once."""
         if self.follow is not None or not all(map(stays, self.paths)):
             return None
         options = self.analyzer.options._replace(contents=True)
         return Session(self.given, options, limits=self._limits, before=self._before)
 
     def credit_directions(self, on_rpcs: Callable[[RpcTable], None] | None = None) -> Iterator[CreditDirection]:
-        """The credits of each connection and direction that had calls or replies, in a pass of its own, by connection.
+        """The credits of each connection and direction with calls or replies, by connection; takes a whole pass.
 
         ``on_rpcs`` is given the RPCs before, a table for each batch.
         """
@@ -384,7 +384,7 @@ class Session:
         on_transfers: Callable[[list[FileTransfer]], None] | None = None,
         passes: Callable[[RpcTable], NDArray[np.bool_]] | None = None,
     ) -> FileTable:
-        """The files of NFS calls, in a pass of its own; ``on_transfers`` is given what was transferred.
+        """The files of NFS calls; takes a whole pass. ``on_transfers`` gets what was transferred.
 
         ``passes``: which RPCs of a table count; the others still tell names, types and sizes.
         """
@@ -405,8 +405,8 @@ class Session:
         connections: Collection[int] = (),
         select: Callable[[RpcTable, Session], RpcTable] | None = None,
     ) -> int:
-        """Judge all connections, in a pass of its own; returns the number of RPCs, of some ``connections`` only, and
-        of those that ``select`` leaves in a table.
+        """Judge all connections in a whole pass. Returns the number of RPCs on ``connections``, or on all, that
+        ``select`` leaves in their tables.
 
         What goes over TCP without RDMA is judged by no rule, and does not count.
         """
@@ -499,12 +499,12 @@ class Session:
         return cast("TraceAnalyzer", self.analyzer)
 
     def needs_packets(self) -> None:
-        """Raise CaptureError where there are none."""
+        """Raise CaptureError if there are no packets."""
         if self.traced:
             raise CaptureError(f"{self.path}: a trace of a kernel has no packets, and no bytes of messages")
 
     def check(self) -> None:
-        """Raise CaptureError for what was wrong with the capture, after what it gave was used."""
+        """Raise CaptureError for damage in the capture, after what it gave was used."""
         if self.damage is not None:
             raise self.damage
         if self.traced:
@@ -528,15 +528,15 @@ class Session:
         return Place(path, frame) if 0 < frame <= self.analyzer.frames else None
 
     def place_runs(self) -> Iterator[FrameRun]:
-        """Which frames are in which of several files; none where one file was read."""
+        """Which frames are in which of several files; nothing if one file was read."""
         return iter(()) if self._places is None else self._places.runs()
 
     def placed(self, fields: Record) -> Record:
-        """The record, with the file of each frame, and its number there, where several files are read as one."""
+        """The record, with the file of each frame and its number there if several files are read as one."""
         return fields if self._places is None else placed(fields, self.place)
 
     def place_words(self, *frames: int | None) -> str:
-        """'b.pcap:12-80': those frames in their files; '' where one file is read, or none of the frames is known."""
+        """Frames in their files, as in 'b.pcap:12-80'; '' if one file is read, or none of the frames is known."""
         if self._places is None:
             return ""
         text, before = "", ""
@@ -558,7 +558,7 @@ class Session:
         return self._places is not None
 
     def extent(self) -> CaptureExtent:
-        """What was read, as far as filters name it."""
+        """The extent of what was read, for filters."""
         analyzer = self.analyzer
         return CaptureExtent(
             analyzer.frames,
@@ -583,11 +583,11 @@ class Session:
         return None
 
     def ring(self, path: str) -> tuple[str, ...]:
-        """The files that were read, of the ring that one of them belongs to, in order."""
+        """The files that were read from the ring of ``path``, in order."""
         return tuple(file for file in self._files if ring_of(file) == ring_of(path))
 
     def joined_records(self) -> list[Record]:
-        """The records of traces that are read beside the capture, as far as they are known by now."""
+        """The records of traces joined with the capture, as far as they are known by now."""
         return [] if self._joined is None else self._joined.records()
 
     def remarks(self) -> list[str]:

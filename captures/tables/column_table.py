@@ -25,7 +25,7 @@ WIDEST = 32
 
 
 class ColumnTable(Mapping[str, MaskedArray]):
-    """Columns by name, all of one length: masked NumPy arrays, in which what is not known is masked.
+    """Columns by name, all of one length: NumPy arrays, with unknown values masked.
 
     It has Arrow's PyCapsule interface: ``polars.DataFrame(table)``, ``pandas.DataFrame.from_arrow(table)`` and DuckDB's
     ``FROM rpcs`` (its variable) take it as it is, by way of pyarrow.

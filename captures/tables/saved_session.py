@@ -1,6 +1,6 @@
 """Saved tables in place of a capture: a Session whose RPCs, connections and sums come from them.
 
-RPCs of which columns say everything are rows, the others objects, in the batches in which they are read."""
+RPCs that columns describe completely are rows, the others objects, in the batches in which they are read."""
 
 from __future__ import annotations
 

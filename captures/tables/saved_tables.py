@@ -1,8 +1,8 @@
 """Tables that are kept: a DuckDB database, a folder of Parquet files, or a data set, with what they were made from.
 
-A data set has the tables of many captures in few Parquet files, and snapshots that say which files it has.  A snapshot
-is a file of its own, which is made at once where none has its number: who writes goes from the latest one to the next,
-and tries again where another was first.  A reader finds all that a snapshot has, or nothing of it.
+A data set has the tables of many captures in few Parquet files, and snapshots that say which files it has. A snapshot
+is one file, created atomically if its number is free: a writer goes from the latest one to the next, and tries again if
+another writer was first. A reader sees all of a snapshot, or nothing of it.
 
 With the tables of a capture a data set keeps sums of its RPCs, in SQL that can be added up.
 """

@@ -1,4 +1,4 @@
-"""Wireshark's display filters as far as RPCs have what they name: conditions in SQL, and ranges of frames.
+"""Wireshark's display filters, for fields that RPCs have: as conditions in SQL, and ranges of frames.
 
 https://www.wireshark.org/docs/man-pages/wireshark-filter.html has the language, docs/tables.md the columns.
 """

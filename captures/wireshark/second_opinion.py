@@ -1,8 +1,7 @@
 """A capture beside Wireshark's reading of it: finds tshark, asks it for what it knows, and compares field by field.
 
-pyshark finds tshark, tells its version and dissects single frames in full.  What is asked of every frame comes
-as lines of fields from tshark itself: as packet trees (PDML), which is how pyshark reads it, a capture takes tens
-of times longer.
+pyshark finds tshark, tells its version and dissects single frames in full. Fields of every frame come as lines from
+tshark itself: as packet trees (PDML), which pyshark reads, a capture would take tens of times longer.
 """
 
 from __future__ import annotations

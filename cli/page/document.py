@@ -1,6 +1,5 @@
-"""The page: everything that was gathered, as one HTML document that loads nothing: what
-``rdmascope report -o`` and ``rdmascope.write_page`` do.  Of a data set it has hosts over time, and the slowest RPCs
-with the commands that cut them out.
+"""The page of ``rdmascope report -o`` and ``rdmascope.write_page``: everything that was gathered, as one HTML document
+that loads nothing. For a data set it has hosts over time, and the slowest RPCs with the commands that cut them out.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What every layer here is made from; and XDR (RFC 4506) in terms of Scapy fields: items, opaque data, lists, optional
-data.  Every length is checked against the bytes there are before anything is made of it.
+"""The base of every layer here; and XDR (RFC 4506) as Scapy fields: items, opaque data, lists, optional data. Every
+length is checked against the bytes there are before anything is made of it.
 """
 
 from __future__ import annotations

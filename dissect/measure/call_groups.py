@@ -100,7 +100,7 @@ class CallGroup:
     """RPCs that have something in common."""
 
     key: tuple[Hashable, ...]
-    """What they have in common; None is not known."""
+    """The values that they share; None means not known."""
     calls: int = 0
     errors: int = 0
     """Replies that report an error."""
@@ -116,11 +116,11 @@ class CallGroup:
 
     @property
     def waited(self) -> int:
-        """Nanoseconds, the sum of all latencies, and of the lower bounds of those that are not known."""
+        """Nanoseconds, the sum of all latencies, with lower bounds for unknown ones."""
         return self.samples.total + self.outstanding.total
 
     def latency(self) -> Distribution | None:
-        """None where no RPC had both halves, nor a lower bound."""
+        """The distribution of latencies; None if no RPC has both halves or a lower bound."""
         return self.samples.with_bounds(self.outstanding)
 
 
@@ -134,7 +134,7 @@ class CallGroups:
         self._kept = 0
 
     def add(self, calls: CallColumns, keys: Sequence[Sequence[Hashable]]) -> None:
-        """``keys``: for each thing that RPCs are grouped by a sequence as long as there are RPCs."""
+        """Add RPCs; ``keys`` has, for each grouping, one value per RPC."""
         if not len(calls.numbers):
             return
         codes: dict[tuple[Hashable, ...], int] = {}
@@ -171,12 +171,12 @@ class CallGroups:
             group.parts[index] += part
 
     def groups(self) -> list[CallGroup]:
-        """All but those that were too many, in the order in which they came."""
+        """The groups in order of appearance, without those beyond the limit."""
         return [group for key, group in self._groups.items() if key is not OTHERS]
 
     @property
     def others(self) -> CallGroup | None:
-        """The RPCs of groups that were too many."""
+        """The RPCs of groups beyond the limit."""
         return self._groups.get(OTHERS)
 
     @property
@@ -201,7 +201,7 @@ _SUMS = ("calls", "errors", "incomplete", "call_bytes", "reply_bytes", "outstand
 
 @dataclass(frozen=True, slots=True)
 class LatencyInterval:
-    """What began in one interval of time."""
+    """The RPCs that began in one interval of time."""
 
     begin: int
     """Nanoseconds since the Unix epoch."""
@@ -214,7 +214,7 @@ class LatencyInterval:
     call_bytes: int
     reply_bytes: int
     outstanding: int
-    """RPCs without a reply, which are in the bins with a lower bound of their latency."""
+    """RPCs without a reply; the bins have lower bounds of their latency."""
     bins: Int64s
     """Bins of latency, ascending; see ``bounds``."""
     counts: Int64s
@@ -302,7 +302,7 @@ class ServiceLevel:
     """The limit itself is within."""
 
     def is_about(self, names: ProcedureNames) -> bool:
-        """Whether the procedure, or an operation of the COMPOUND, is meant.  Case does not matter."""
+        """Whether the service level is about the procedure, or an operation of the COMPOUND. Case does not matter."""
         program, _, procedure = self.procedure.upper().rpartition(".")
         versions = ((None, None), (names.version, None), (names.version, names.minor_version))
         labels = [program_label(names.program, *version).upper() for version in versions]
@@ -311,11 +311,12 @@ class ServiceLevel:
         return any(fnmatchcase(called, procedure) for called in (names.name.upper(), *names.operations))
 
     def within(self, latencies: Int64s) -> NDArray[np.bool_]:
-        """Which of known latencies are."""
+        """Which of the known latencies are within the limit."""
         return latencies <= self.limit if self.inclusive else latencies < self.limit
 
     def judged(self, calls: int, within: int, unknown: int, total: int, outstanding: int = 0) -> str:
-        """The verdict on so many calls with a latency, of which so many are within; ``unknown``: calls without one.
+        """The verdict on ``calls`` with a latency, ``within`` of them within the limit, and ``unknown`` calls without
+        one.
 
         ``total``: the sum of latencies, in nanoseconds; ``outstanding``: those of the calls that have a lower bound.
         """
@@ -364,7 +365,7 @@ class ViolatedSpan:
     """Nanoseconds since the Unix epoch."""
     end: int
     calls: int
-    """With a latency, that began in it."""
+    """Calls with a latency that began in it."""
     beyond: int
     """Calls beyond the limit."""
     worst: int
@@ -374,7 +375,7 @@ class ViolatedSpan:
 
 
 class ServiceLevelCounts:
-    """Counts the calls that one service level is about.  Feed it RPCs, batch after batch."""
+    """Counts the calls of one service level. Feed it RPCs, batch after batch."""
 
     def __init__(self, level: ServiceLevel) -> None:
         self.level = level
@@ -412,7 +413,7 @@ class ServiceLevelCounts:
 
     @property
     def calls(self) -> int:
-        """With a latency, or a lower bound of it beyond the limit."""
+        """Calls with a latency, or with a lower bound beyond the limit."""
         return int(self._times.rows[:, 1].sum())
 
     @property
@@ -422,7 +423,7 @@ class ServiceLevelCounts:
 
     @property
     def value(self) -> int | None:
-        """What was measured, of the calls with a latency, in nanoseconds; None without one."""
+        """The measured value over the calls with a latency, in nanoseconds; None without any."""
         share, calls = self.level.share, self.calls
         if not calls:
             return None
@@ -430,7 +431,7 @@ class ServiceLevelCounts:
 
     @property
     def value_is_bound(self) -> bool:
-        """The value is a lower bound of what was measured."""
+        """``value`` is a lower bound."""
         value = self.value
         return bool(self.outstanding) and value is not None and (self.level.share is None or value >= self._least_bound)
 
@@ -440,7 +441,7 @@ class ServiceLevelCounts:
         return self.level.judged(self.calls, within, self.unknown, total, self.outstanding)
 
     def spans(self) -> list[ViolatedSpan]:
-        """When it was not kept: parts of the time, judged one by one; neighbours as one span."""
+        """When it was not kept: parts of the time, judged one by one, with neighbours joined."""
         spans: list[ViolatedSpan] = []
         for begin, end, rows in self._times.parts(SPANS):
             _, calls, within, total = rows[:, :4].sum(axis=0).tolist()

@@ -1,4 +1,4 @@
-"""COMPOUNDs of NFSv4 in columns: their slots, and where what they change in the state that clients hold is.
+"""COMPOUNDs of NFSv4 in columns: their slots, and where the operations are that change the state that clients hold.
 
 Most are alike: ``CompoundLayouts`` remembers where operations that change state are; others are decoded one by one.
 """

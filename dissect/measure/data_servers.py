@@ -1,7 +1,7 @@
 """pNFS: the data servers that a metadata server named, and the connections to them (RFC 8881, 12 and 13; RFC 8435).
 
-A connection is one of a data server where GETDEVICEINFO named its address for RDMA, or where READ and WRITE on it use a
-file handle that a layout has.
+A connection belongs to a data server if GETDEVICEINFO named its address for RDMA, or if READ and WRITE on it use a file
+handle of a layout.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Names of files from batches of RPCs: what each call names, with the path that is known then or learned later.
+"""Names of files from batches of RPCs: which file each call names, with the path known then or learned later.
 
 Most calls that name a file are alike: a directory's handle and a name in the call, the file's handle in the reply.
-These are read by columns; where a look at every step is needed, ``onc.file_operations`` takes it.
-A path may become known later than the file: rows can wait for it.
+These are read in columns; ``onc.file_operations`` walks the others step by step. A path may become known later than the
+file: rows can wait for it.
 """
 
 from __future__ import annotations

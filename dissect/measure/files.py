@@ -1,7 +1,6 @@
-"""The files that NFS calls were about: handles, paths, what was read and written, and which bytes of them were seen;
-and their contents.
+"""The files that NFS calls used: handles, paths, bytes read and written, which bytes were captured, and their contents.
 
-A file is a handle on one server.  Where the same handle serves several protocol versions, it is one file.
+A file is a handle on one server. If several protocol versions use the same handle, it is one file.
 """
 
 from __future__ import annotations

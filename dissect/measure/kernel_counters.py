@@ -1,9 +1,9 @@
-"""What Linux counted itself: the client in /proc/self/mountstats, the server in /proc/net/rpc/nfsd; beside it
-what a capture shows.
+"""Linux's own counters, the client's in /proc/self/mountstats and the server's in /proc/net/rpc/nfsd, compared with a
+capture.
 
 Formats: net/sunrpc/stats.c, fs/nfs/super.c (``nfs_show_stats``), net/sunrpc/xprtrdma/transport.c
-(``xprt_rdma_print_stats``), fs/nfsd/stats.c.  Times of mountstats are milliseconds, all numbers are totals since the
-mount, or since the server was loaded; ``since`` gives those between two readings.
+(``xprt_rdma_print_stats``), fs/nfsd/stats.c. Times of mountstats are milliseconds, all numbers are totals since the
+mount, or since the server was loaded; ``since`` gives the difference of two readings.
 """
 
 from __future__ import annotations

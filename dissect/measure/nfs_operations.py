@@ -1,12 +1,12 @@
 """The operations of NFS calls on files, as one table: a row each, in the order of RPCs and of operations in each.
 
-Of messages that are laid out alike the values stand at the same places (``onc.file_operations``): these are read in
-columns.  The other RPCs are decoded one by one, and give the same rows.
+Messages with the same layout have their values at the same offsets (``onc.file_operations``): these are read in
+columns. The other RPCs are decoded one by one, and give the same rows.
 
 RPCs of NFS as Linux's counters have them: by client, server and version, each operation with calls, errors, bytes.
 
-An operation is what the client's mountstats call it (``onc.linux_operations``); of NFSv4 there are also the single
-operations that the server carried out, as knfsd counts them.
+Operations have their names in the client's mountstats (``onc.linux_operations``); NFSv4 also has the single operations
+that the server executed, as knfsd counts them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What RPCs cost: counters and latency samples, gathered while RPCs end; no Rpc is kept.
+"""What RPCs cost: counters and latency samples, gathered as RPCs end; no Rpc is kept.
 
 Give every table to ``Statistics.add_table``, then ask for ``procedures()``, ``transfers``, ``slowest()`` and the rest.
-An RPC costs 8 bytes for its latency, 4 for each part of it that is not zero, and nothing else; of procedures that are
-called very often, the earlier latencies become a histogram.
+An RPC costs 8 bytes for its latency and 4 for each part of it that is not zero; earlier latencies of procedures that
+are called very often become a histogram.
 """
 
 from __future__ import annotations

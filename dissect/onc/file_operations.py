@@ -1,5 +1,5 @@
-"""Operations of NFS calls by the file they were for, with that file's type and size from the reply; what they say of
-names and contents; and where all that stands in messages that are laid out alike.  Versions 3 and 4.
+"""Operations of NFS calls by the file they were for, with its type and size from the reply; names and contents in them;
+and the offsets of all that in messages with the same layout. Versions 3 and 4.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """NFS version 3 (RFC 1813): its procedures in one table, and the shapes that they share.
 
-A row says how the arguments begin, where the results of a success carry attributes, and where the items stand that
-RFC 8267 lets travel in chunks.
+A row says how the arguments begin, where successful results carry attributes, and where the items are that RFC 8267
+allows in chunks.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One line per message, in the words that tshark's info column has made familiar; of a whole batch in columns.
 
-In columns are read usual messages: whole in the capture and in one piece. What is unusual about one is left to the
-functions for one message; a test holds the two equal.
+Usual messages, complete and in one piece, are read in columns; functions for one message handle the others. A test
+holds the two equal.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ A shape is either a number of bytes (the value always takes that many) or a func
 that steps over one value.  The combinators below build shapes from shapes.  ``view`` is a ``memoryview`` that
 ends where the message ends, so a read behind the end fails by itself; ``at`` is an offset in it.
 
-A skip function raises ``struct.error`` where the bytes end inside the value (or, without reading, returns an
-offset behind the end: the caller compares), and ``Malformed`` where the bytes are no such value.  Neither
-leaves ``onc``. Counts are only multiplied or counted down, one read each: nothing is allocated by them.
+A skip function raises ``struct.error`` if the bytes end inside the value (or, without reading, returns an offset behind
+the end: the caller compares), and ``Malformed`` if the bytes are no such value. Neither leaves ``onc``. Counts are only
+multiplied or counted down, one read each: nothing is allocated by them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Nouns in full as JSON values, and back: what commands need that has no columns in the tables.
+"""Nouns in full as JSON values, and back: for commands that need what the tables have no columns for.
 
-A field is read back as the type that its class declares, so that nothing else can come of a file than such nouns.
+A field is read back as the type that its class declares, so that a file can only produce such nouns.
 """
 
 from __future__ import annotations

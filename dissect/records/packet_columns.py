@@ -1,5 +1,5 @@
-"""The packets of a capture with their info columns, batch by batch in columns, without an object for each; and one
-record per packet, with the RPC it belongs to.
+"""The packets of a capture with their info columns, batch by batch, without an object for each; and one record per
+packet, with the RPC it belongs to.
 
 ``ListedPackets.objects`` makes objects of them.
 """

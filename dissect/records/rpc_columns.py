@@ -65,16 +65,16 @@ class TableColumn(NamedTuple):
     value: Callable[[Any], Any] | None
     """The value for a row; None means not known, and becomes masked."""
     values: Callable[[Any], MaskedArray | Coded] | None = None
-    """In place of ``value``, for all columns of a table: of all rows of a noun, which is a batch."""
+    """In place of ``value``, for all columns of a table: the values of all rows of a batch."""
     needs: str = ""
-    """'contents': the bytes of messages; 'files': those, and the files that they were about; 'paths': the names of
-    these."""
+    """'contents': the bytes of messages; 'files': also the files that they used; 'paths': also the names of these."""
     place_of: str = ""
-    """In place of both: it is the file (text) or the number in that file (int) of the frames in this column."""
+    """In place of both: the column has the file (text), or the number in that file (int), of the frames in this other
+    column."""
 
     @property
     def amount(self) -> bool:
-        """It says how much or how many, not which or when: who sorts by it wants the greatest first."""
+        """It is an amount, so that sorting puts the greatest first."""
         counts = self.type in ("int", "uint", "float") and self.name.endswith("s")
         return counts and not self.name.endswith(("time_ns", "offset_bytes"))
 

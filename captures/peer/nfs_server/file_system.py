@@ -1,7 +1,7 @@
 """Files and directories in memory, within a capacity that no client can exceed, and why something cannot be done.
 
-What goes wrong is raised as ``NfsError``.  Handles name an inode of this very file system: those of one that was
-removed, or of another run, are stale.  Permissions are recorded, not enforced.
+Errors are raised as ``NfsError``. Handles name an inode of this very file system: a handle of a removed inode, or of
+another run, is stale. Permissions are recorded, not enforced.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The traffic as frames: recorded on the device where this host can, else built from the messages.
 
-Only the device sees what passes.  Where it cannot be recorded, the frames are built of what was sent and received: the
-two ends' Sends are as they were; RDMA Writes of the peer are those that its reply returns, with what the memory holds;
-its RDMA Reads leave no trace, and are assumed for each call that was answered.  Every such frame says so in a comment.
+Only the device sees the packets. If it cannot be recorded, frames are built from what was sent and received: the Sends
+of both ends are exact; the peer's RDMA Writes are those that its reply returns, with the contents of the memory; its
+RDMA Reads leave no trace, and are assumed for each answered call. Every such frame says so in a comment.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """What the probe needs of verbs: connect or listen, send and receive, memory; and work requests in order.
 
-With it what this machine has: RDMA devices, the file descriptors of their queues, and advice where something is
-missing.
+It also has this machine's RDMA devices, the file descriptors of their queues, and advice if something is missing.
 
 Every ``Verbs`` is used by one thread.  Nothing in it waits except ``connect`` and ``poll``, both with a deadline on the
 clock ``now``.

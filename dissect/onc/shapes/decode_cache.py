@@ -1,9 +1,9 @@
-"""Where values stand in messages like one that was decoded: of many alike, only the first has to be decoded.
+"""Offsets of values in messages with the layout of a decoded one: only the first of many has to be decoded.
 
-Where a declared value ends, and what is in it, depends on few of its words: lengths, counts, discriminants.  Messages
-that agree in those have their values at the same places.
+The layout of a declared value depends on few of its words: lengths, counts, discriminants. Messages that agree in these
+have their values at the same offsets.
 
-What most questions are about, whatever the procedure: file, name, range, state and caller of an RPC.
+The fields that most questions are about, for any procedure: file, name, range, state and caller of an RPC.
 """
 
 from __future__ import annotations
