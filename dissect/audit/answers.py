@@ -16,7 +16,7 @@ from .events import RefusableMessage, SentMessage, SentOption, Settling
 from .transaction import REMEMBERED, remember
 
 MAX_VERSIONS = 16
-MAX_CALLS = 256
+MAX_CALLS = 64
 """Calls of an end with their replies that are remembered."""
 
 Table = OrderedDict[int, RefusableMessage]
@@ -40,10 +40,8 @@ class Answers:
         """Of the messages that either end sent, RDMA_ERROR apart."""
         self.errors: tuple[set[int], set[int]] = (set(), set())
         """Of the RDMA_ERRORs."""
-        self._answered_calls: tuple[list[tuple[int, int]], ...] = ([], [])
-        """By caller, the frames of the last calls and of their replies: some messages are only known late."""
-        self.waiting: tuple[list[RefusableMessage], ...] = ([], [])
-        """By sender, those that their receivers may still pass over."""
+        self.answered_calls: tuple[list[tuple[int, int]], ...] = ([], [])
+        """By caller, the frames of the last calls that were answered, and of their replies."""
         self._early: OrderedDict[tuple[int, int], SentMessage] = OrderedDict()
         """Answers to options that were not seen, by sender and XID."""
         self._stray_errors: tuple[list[int], list[int]] = ([], [])
@@ -60,7 +58,7 @@ class Answers:
             message.detach()  # it may wait for long
             table = self.messages[sender]
             table[message.header.xid] = refusable = RefusableMessage(self.conversation, message, sender, kind, rpc=rpc)
-            self._wait(refusable)
+            refusable.receiver_seen = bool(self.settling.messages[1 - sender])
             if len(table) > REMEMBERED:
                 self._overdue(table)
 
@@ -95,8 +93,7 @@ class Answers:
         table[message.header.xid] = refusable = RefusableMessage(
             self.conversation, message, sender, "option", option=option
         )
-        refusable.sent = sent_by_peer
-        self._wait(refusable)
+        refusable.sent, refusable.receiver_seen = sent_by_peer, bool(self.settling.messages[1 - sender])
         early = self._early.pop((1 - sender, message.header.xid), None)
         if early is not None and message.frame - early.message.frame <= REORDERED:
             early.xid_seen, early.answers = True, message
@@ -107,23 +104,15 @@ class Answers:
         elif len(table) > REMEMBERED:
             self._overdue(table)
 
-    def _wait(self, refusable: RefusableMessage) -> None:
-        refusable.receiver_seen = bool(self.settling.messages[1 - refusable.sender])
-        for later, calls in zip(refusable.later, self._answered_calls, strict=True):
-            later += [reply for call, reply in calls if call > refusable.message.frame][:2]
-        waiting = self.waiting[refusable.sender]
-        waiting.append(refusable)
-        del waiting[:-REMEMBERED]
-
-    def passed(self, caller: int, calls: list[tuple[int, int]]) -> None:
+    def note_answered(self, caller: int, calls: list[tuple[int, int]]) -> None:
         """Calls of one end have their replies: the frames of both."""
-        for waiting in self.waiting[caller:]:
-            for refusable in waiting:
-                refusable.later[caller].extend([reply for call, reply in calls if call > refusable.message.frame][:2])
-            waiting[:] = [refusable for refusable in waiting if len(refusable.later[caller]) < 2]
-        last = self._answered_calls[caller]
+        last = self.answered_calls[caller]
         last += calls[-MAX_CALLS:]
         del last[:-MAX_CALLS]
+
+    def later(self, frame: int, *callers: int) -> list[int]:
+        """The frames of replies to calls behind ``frame``, as far as they are remembered."""
+        return sorted(reply for caller in callers for call, reply in self.answered_calls[caller] if call > frame)
 
     def replied(self, caller: int, rpc: Rpc, message: Message) -> None:
         """A reply, or an RDMA_ERROR, to a call of ``caller``."""

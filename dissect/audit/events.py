@@ -25,7 +25,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import OrderedDict, deque
 from collections.abc import Callable, Container, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import TypeVar
 
@@ -331,8 +331,6 @@ class RefusableMessage(OfMessage):
     answer: Message | None = None
     receiver_seen: bool = True
     """The receiver had sent a message before it."""
-    later: tuple[list[int], list[int]] = field(default_factory=lambda: ([], []))
-    """By caller, the frames of the first two replies to calls behind it: its receiver had taken it by then."""
     passed_over: int = 0
     """The frame of the reply by which its receiver has passed it over; 0 for none."""
     rpc: Rpc | None = None

@@ -609,9 +609,8 @@ class AuditListener(Listener):
             for xid in xids:
                 self.errored[0].pop(xid, None)
         self.has_called[0] |= len(replies.frame) > 0
-        last = slice(None if any(self.answers.waiting) else -MAX_CALLS, None)
-        answered = zip(replies.call_frame[last].tolist(), replies.frame[last].tolist(), strict=True)
-        self.answers.passed(0, [*answered])
+        answered = zip(replies.call_frame[-MAX_CALLS:].tolist(), replies.frame[-MAX_CALLS:].tolist(), strict=True)
+        self.answers.note_answered(0, [*answered])
         self.terms.routine_sent(len(xids), replies.time.tolist())
         self.answers.versions[0].add(1)
         self.answers.versions[1].add(1)
@@ -760,7 +759,7 @@ class AuditListener(Listener):
 
     def _note_answered(self, caller: int, call_frame: int, reply_frame: int) -> None:
         self.has_called[caller] = True
-        self.answers.passed(caller, [(call_frame, reply_frame)])
+        self.answers.note_answered(caller, [(call_frame, reply_frame)])
 
     def _unread(self, sender: int, call: UnreadCall) -> None:
         self.unread_calls[sender].append(call)
@@ -787,10 +786,10 @@ class AuditListener(Listener):
 
     def _give_up(self, unanswered: RefusableMessage) -> None:
         self.settling.follow(unanswered)
-        later = unanswered.later[unanswered.sender]
-        known = self.connection.number in self.sides_known
-        if unanswered.sender == 1 and known:  # a client shows by calls of its own, too, that the connection went on
-            later = sorted(unanswered.later[0] + unanswered.later[1])
+        sender, known = unanswered.sender, self.connection.number in self.sides_known
+        # A client shows by calls of its own, too, that the connection went on.
+        callers = (0, 1) if sender and known else (sender,)
+        later = self.answers.later(unanswered.message.frame, *callers)
         requests = unanswered.option is not None and isinstance(unanswered.option.content, ReqXch)
         # An RDMA_ERROR is sent at once; when a request for a change is answered is not said.
         last = 1 if requests and not self.connection.ended_by else 0

@@ -61,7 +61,7 @@ def read_position_range(sent: SentMessage) -> Judgement | None:
     else:
         length = sent.message.inline_length
     for chunk in sorted(header.reads, key=lambda chunk: chunk.position):
-        if chunk.position > length:
+        if chunk.position & -4 > length:  # An odd one right behind the end is V1-READ-POSITION-ALIGN's.
             return violation(f"Position {chunk.position}, and the stream ends at {length}", f"at most {length}")
         if chunk.position or header.procedure == RDMA_MSG:
             length += chunk.length + 3 & -4

@@ -294,6 +294,13 @@ def pd_ver_server(wire: Wire) -> None:
     opened(wire, server_private=u32(4138405400) + bytes((9, 0, 3, 3)))
 
 
+@breaks("V1-READ-POSITION-ALIGN")
+def odd_position_behind_the_end(wire: Wire) -> None:
+    connection = opened(wire)
+    asked(connection, nfs3.write(0, DATA), 7, [(0, connection.register(8192))], shift=2)
+    refuse(connection, 7)
+
+
 @breaks("V1-CREDIT-EXCEEDED")
 def four_after_lowering(wire: Wire) -> None:
     connection = opened(wire, credits=8)
