@@ -210,7 +210,7 @@ class GivenCaptures:
         return condition.chosen_rpcs(self.session(condition))
 
     def refuse(self, problem: str) -> None:
-        """Raise CaptureError for what was asked and is not there; '' is no problem."""
+        """Raise CaptureError for a ``problem`` with what was asked for; '' is none."""
         if self._read is not None:
             self._read.refuse(problem)
         elif problem:
@@ -233,7 +233,7 @@ class GivenCaptures:
             self._problems[str(error)] = None
 
     def check(self) -> None:
-        """Raise CaptureError for what was not read, or not to its end."""
+        """Raise CaptureError for captures that were not read, or not to their end."""
         if self._read is not None:
             self._read.check()
         if self._problems:

@@ -42,7 +42,7 @@ class Parsed(click.ParamType[Value], Generic[Value]):
 
 
 class Size(Parsed[int]):
-    """Bytes, with a unit or without, of which there may be too few or too many."""
+    """Bytes, with or without a unit, between two bounds."""
 
     def __init__(self, minimum: str, maximum: str) -> None:
         super().__init__("size", "dissect.units:parse_size")
@@ -64,7 +64,7 @@ FRAMES: Parsed[tuple[FrameRange, ...]] = Parsed("frames", "dissect.measure.filte
 
 
 def refuse_options(*wrong: tuple[object, str]) -> None:
-    """Options that do not go together: raise UsageError with the words of the first of which it is true."""
+    """Raise UsageError for options that do not go together, with the words of the first pair that applies."""
     for given, words in wrong:
         if given:
             raise click.UsageError(words, click.get_current_context())

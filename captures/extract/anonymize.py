@@ -640,7 +640,7 @@ RDMA_IP_CM = bytes.fromhex("0000000001")
 
 @dataclass(slots=True)
 class _Fpdu:
-    """An FPDU of which a segment may carry a part: its bytes, as far as they were seen."""
+    """An FPDU that a segment may carry only in part: its bytes, as far as they were seen."""
 
     chosen: ChosenFpdu
     image: bytearray

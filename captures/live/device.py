@@ -147,7 +147,7 @@ def _siw_interface(device: Path) -> str:
 
 
 def _driver(device: Path) -> str:
-    """The kernel driver of an adapter; '' for what is made of software."""
+    """The kernel driver of an adapter; '' for a software device."""
     if not (device / "hca_type").exists() or (device / "parent").exists():
         return ""
     try:
@@ -306,7 +306,7 @@ class StreamSource:
     """A capture that grows at its end, of any format and with any filter that its writer has."""
 
     def __init__(self, name: str, buffer: int = MAX_WAITING * BATCH) -> None:
-        """Waits for the header of the capture.  Raises CaptureError for what is none.
+        """Waits for the header of the capture. Raises CaptureError for what is none.
 
         ``buffer``: bytes that may wait here before the writer has to.
         """

@@ -69,7 +69,7 @@ def file_format(name: str, magic: bytes, link_type: int = ETHERNET) -> Callable[
 
 
 def format_of(head: bytes) -> str:
-    """What a capture that begins so is, or ''."""
+    """The format of a capture that begins with ``head``, or ''."""
     return next((name for magic, name in FORMATS.items() if head.startswith(magic)), "")
 
 
@@ -266,7 +266,7 @@ class CaptureFile(Closing):
         self._number = frames
 
     def passed(self, position: int) -> None:
-        """Another process reads the mapped file: it has come so far, and needs no memory for what is before."""
+        """Another process has read the mapped file up to ``position``: drop the memory before it."""
         self._feed.at = position
         self._feed.release()
 

@@ -245,7 +245,7 @@ def read_section_header(feed: Feed, sections: Sections) -> None:
 
 
 def _whole_block(feed: Feed, byte_order: str, what: str) -> int:
-    """Length of the block at the feed's place, all of which is there now."""
+    """Length of the block at the feed's place, once all of it is there."""
     feed.need(8, what)
     kind, length = struct.unpack_from(byte_order + "II", feed.data.data, feed.at)
     if length % 4 or not SMALLEST.get(kind, FEWEST) <= length <= MAX_IN_RECORD:

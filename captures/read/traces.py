@@ -475,7 +475,7 @@ def _believable(size: int) -> int:
 
 
 def is_trace_head(head: bytes) -> bool:
-    """Whether what begins so is a trace."""
+    """Whether a file that begins with ``head`` is a trace."""
     if head.startswith(MAGIC):
         return True
     lines = [line for line in head.split(b"\n")[:50] if line.strip() and not _HEADINGS.match(line)]

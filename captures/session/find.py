@@ -467,7 +467,7 @@ def find_frame(session: Session, number: int) -> FoundFrame | None:
 
 
 def _of_packet(batch: FrameBatch, number: int, rpcs: Iterable[Rpc]) -> Iterator[Rpc]:
-    """RPCs of which it carries a packet again, or asks for one by a NAK; the nearest first."""
+    """RPCs of which the frame retransmits a packet, or asks for one by a NAK; the nearest first."""
     addresses = AddressTable()
     rows = decode(batch, locate(batch, addresses)).rows
     row = rows[rows["frame"] == number]

@@ -195,7 +195,7 @@ def _procedures(calls: CallColumns) -> list[str]:
 
 
 def export_of(server: str | None, path: str | None) -> str | None:
-    """A server and the top directory of a path on it, / for what is in its root: what most servers export."""
+    """A server and the top directory of a path on it, / for files in its root: what most servers export."""
     if path is None:
         return None
     top = re.match(r"/[^/]+(?=/)", path)

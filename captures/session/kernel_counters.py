@@ -48,7 +48,7 @@ Parsed = TypeVar("Parsed")
 
 
 class KernelCounters:
-    """Counters that were read once, since the mount, or twice, of which the difference counts."""
+    """Counters read once, since the mount, or read twice, so that the difference counts."""
 
     def __init__(self) -> None:
         self.wire = WireOperations()

@@ -327,7 +327,7 @@ class BrowsedTables:
         )
 
     def call_frames(self, where: str) -> list[int]:
-        """Where RPCs of which this is true begin."""
+        """The first frames of RPCs that meet a condition."""
         result = self.connection.execute(f"SELECT coalesce(call_frame, reply_frame) FROM rpcs WHERE {where}")
         return [int(frame) for (frame,) in result.fetchall() if frame is not None]
 

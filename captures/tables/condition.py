@@ -263,7 +263,7 @@ class Condition:
         return self.filters.since, self.filters.until
 
     def each_value(self) -> list[str]:
-        """In SQL: of a filter with several values, of which one may be there and another not, each."""
+        """The filter in SQL, once for each of its values: some may be in the capture and others not."""
         names = ("procedures", "connections", "clients", "servers", "paths", "users")
         several = [(name, values) for name in names if len(values := getattr(self.filters, name)) > 1]
         alone: list[dict[str, Any]] = [{name: (value,)} for name, values in several for value in values]

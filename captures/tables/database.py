@@ -470,7 +470,7 @@ class Database(Closing):
         return QueryResult(names, types, len(rows), iter(rows), lambda: _as_columns(names, rows))
 
     def check(self, table: str, condition: str) -> None:
-        """Raise QueryError for what is no condition over the columns of a table."""
+        """Raise QueryError unless ``condition`` is one over the columns of a table."""
         self._run(f"SELECT 1 FROM {table} WHERE (\n{condition}\n) LIMIT 0", 1)
 
     def judged(self, table: str, columns: Columns, condition: str) -> NDArray[np.bool_]:

@@ -106,7 +106,7 @@ _HOSTS = """
 
 
 class HostInterval(NamedTuple):
-    """The RPCs of a host that began in an interval, and of which it is known how long they waited."""
+    """The RPCs of a host that began in an interval and whose waiting time is known."""
 
     host: str
     begin: int

@@ -395,7 +395,7 @@ def _use(
     operations: int | None,
     late: int | None,
 ) -> SegmentUse:
-    """With as many Operations as there were, of which the first moved all bytes."""
+    """A segment's use with as many Operations as there were; the first one gets all bytes."""
     if operations is None:
         return TracedSegment(Segment(handle, advertised, offset), returned, moved=transferred)
     used = [

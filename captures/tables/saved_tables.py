@@ -345,8 +345,8 @@ class DataSet:
         return failed + self.entries(snapshot, "list_has_any(paths, ?)", [[*paths]])
 
     def add(self, entry: CaptureEntry, folder: str = "", about: About = lambda path: ()) -> CaptureEntry:
-        """Add a capture at once, where it is not there, in place of those of which its files are what they became:
-        written anew, or rotated further.  Gives its entry as it is there then.
+        """Add a capture in one step, if it is not there. It replaces captures whose files were since rewritten or
+        rotated into its own. Returns its entry in the data set.
 
         ``folder``: with its tables, numbered as in itself; none of what could not be read.  ``about``: is given the
         path of a data set of this capture alone, and gives its rows of ``STATEMENTS``.

@@ -57,7 +57,7 @@ class DisplayFilter(NamedTuple):
 
 
 def display_filter(given: str) -> DisplayFilter:
-    """A display filter, or a condition in SQL, as what is known here.  Raises CaptureError for what is neither."""
+    """Translate a display filter, or a condition in SQL. Raises CaptureError if it is neither."""
     try:
         return _FilterReader(given).filter()
     except _NotTranslatedError as error:

@@ -348,7 +348,7 @@ class _Exported(NamedTuple):
 
 
 class MessageFields(Closing):
-    """Fed the RPCs of a capture, then compares; a context manager.  Messages of which bytes are missing are left out.
+    """Fed the RPCs of a capture, then compares; a context manager. Messages with missing bytes are left out.
 
     Attributes:
         tally: how many fields were compared.

@@ -148,7 +148,7 @@ def _frames(extents: Sequence[Extent], start: int) -> str:
 
 
 class FindingNotes:
-    """What the audit found of which RPC and connection: give ``add`` every finding."""
+    """Findings of the audit by RPC and connection: give ``add`` every finding."""
 
     def __init__(self) -> None:
         self._rpcs: dict[int, list[str]] = {}
@@ -287,7 +287,7 @@ class TcpExport:
         self._note((conversation,), (sender,), (time,), (length,), ("\0".join(comments),), (rpc,))
 
     def add_whole(self, messages: WholeMessages) -> None:
-        """Take many, of which no byte is missing and each has one packet."""
+        """Take many messages, each complete and in one packet."""
         lengths = [*map(len, messages.contents)]
         marks = (np.array(lengths, np.int64) | LAST_FRAGMENT).astype(">u4").tobytes()
         marked = zip(range(0, len(marks), 4), messages.contents, strict=True)

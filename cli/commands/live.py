@@ -398,7 +398,7 @@ def _files(path: str, devices: tuple[str, ...]) -> list[str]:
 
 
 def _refuse_with_panes(ctx: click.Context, devices: tuple[str, ...]) -> None:
-    """Raises UsageError for what is of no use to them."""
+    """Raise UsageError for options that the panes cannot use."""
     listed = [param for param in ctx.command.params if param.name in _NOT_BROWSED]
     given = [
         option.opts[0] for option in listed if ctx.get_parameter_source(str(option.name)) is ParameterSource.COMMANDLINE

@@ -300,7 +300,7 @@ class _Page:
         self._begun = False
 
     def saw(self, packets: ListedPackets) -> None:
-        """A batch of which there may be nothing to list."""
+        """Note a batch, which may have nothing to list."""
         self._times.saw(packets.batch)
 
     def lines(self, reading: Reading, packets: ListedPackets) -> list[bytes]:

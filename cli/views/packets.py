@@ -143,7 +143,7 @@ class TimeColumn:
         """Number and time of the last frame of the batch before."""
 
     def saw(self, batch: FrameBatch) -> None:
-        """A batch of which there may be packets to list."""
+        """Note a batch, which may have packets to list."""
         if batch is not self._batch:
             if self._batch is not None and len(self._batch):
                 row = self._batch.rows[-1]

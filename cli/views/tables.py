@@ -242,7 +242,7 @@ def sparkline(values: Sequence[float]) -> str:
 
 
 def limit_lines(analyzer: Analyzer) -> list[Text]:
-    """Frames that a snap length truncated, and connections of which the capture has one direction."""
+    """Lines about frames that a snap length truncated, and connections captured in one direction."""
     half = sum(connection.one_sided and any(connection.bytes) for connection in analyzer.connections)
     truncated = analyzer.truncated_frames
     lines = [f"{plural(truncated, 'frame')} truncated by the capture"] if truncated else []
@@ -251,7 +251,7 @@ def limit_lines(analyzer: Analyzer) -> list[Text]:
 
 
 def filter_line(condition: Condition, shown: str = "") -> Text:
-    """How many RPCs passed, and by what filter; ``shown``: what is there of them."""
+    """How many RPCs passed which filter; ``shown``: what is shown of them."""
     what = f"; {shown}" if shown else ""
     return Text(f"only {condition.passed:,} of {condition.tried:,} RPCs: {condition}{what}", "yellow")
 
@@ -304,7 +304,7 @@ def json_value(value: Any) -> Any:
 
 
 def csv_value(value: Any) -> str:
-    """A value as text, exact; nothing for what is not known."""
+    """A value as exact text; '' if it is not known."""
     if value is None:
         return ""
     if isinstance(value, bool | list | dict):

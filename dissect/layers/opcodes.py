@@ -161,7 +161,7 @@ def transport_service(value: int) -> str:
 
 
 def is_foreign(values: NDArray[np.uint8]) -> NDArray[np.bool_]:
-    """Which opcodes are of a transport service of which nothing here decodes more than the BTH."""
+    """Which opcodes belong to a transport service that is not decoded beyond the BTH."""
     services = values >> 5
     foreign: NDArray[np.bool_] = (services == 2) | ((services == 4) & (values != CNP)) | (services > 5)
     return foreign

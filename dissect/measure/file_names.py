@@ -193,7 +193,7 @@ def path_at(file: NamedFile, time: int) -> str | None:
 
 
 def span_at(file: NamedFile, time: int) -> tuple[int, int]:
-    """From when and until when, around ``time``, the file has the path that it has then, as far as is known now."""
+    """The span around ``time`` in which the file keeps its path, as far as is known now."""
     since, until = -(1 << 62), 1 << 62
     above: set[NamedFile] = set()
     while file.root is None and file not in above and len(above) <= MAX_DEPTH:
@@ -469,7 +469,7 @@ def nfs_messages(call: Reassembled | None, reply: Reassembled | None) -> NfsMess
 
 
 def _contents(events: Iterable[FileEvent], kind: str, message: Reassembled) -> dict[int, int]:
-    """Position and length of data read or written of which bytes are missing."""
+    """Positions and lengths of data read or written that have missing bytes."""
     gaps = message.gaps
     counts = {}
     for event in events:

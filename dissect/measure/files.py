@@ -774,7 +774,7 @@ def _note_states(rows: Rows, files: Sequence[File]) -> None:
 
 
 def _note_calls(rows: Rows, names: Sequence[str], files: Sequence[File], table: RpcTable) -> None:
-    """Which operations files are used by, and of which versions of NFS."""
+    """Note which operations of which versions of NFS use files."""
     first, which = distinct(rows["file"], rows["name"])
     counts = np.bincount(which, minlength=len(first))
     order = first.argsort()

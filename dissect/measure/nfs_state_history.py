@@ -61,7 +61,7 @@ from .nfs_state_operations import (
 
 
 class SentCall(NamedTuple):
-    """A call, of which the RPC may go on."""
+    """A call whose RPC may still be open."""
 
     number: int
     """The number of its RPC."""

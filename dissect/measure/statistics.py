@@ -564,7 +564,7 @@ class Statistics:
 
 
 class ListedRpcs:
-    """RPCs of a table, each of which can be had in a line."""
+    """RPCs of a table; each can be listed in a line."""
 
     def __init__(self, table: RpcTable, counted: NDArray[np.bool_] | None = None) -> None:
         """``counted``: which; all by default."""
@@ -604,7 +604,7 @@ class ListedRpcs:
 
 
 def note_slowest(kept: list[tuple[int, int, SlowRpc]], rpcs: ListedRpcs, places: Int64s, count: int) -> None:
-    """Have the slowest of some RPCs, of which the latency or a lower bound is known, in a heap of so many."""
+    """Keep the slowest RPCs with a known latency or lower bound in a heap of at most ``count``."""
     if not len(places) or not count:
         return
     waits = rpcs.waiting[places]

@@ -871,7 +871,7 @@ def slot_results(data: Bytes, starts: Int64s, ends: Int64s, callback: bool) -> t
 
 
 def _behind_tags(data: Bytes, starts: Int64s, ends: Int64s, more: int) -> tuple[Int64s, NDArray[np.bool_]]:
-    """Where the first operation of COMPOUNDs begins, ``more`` bytes behind a tag; and of which it is there."""
+    """Where the first operation of COMPOUNDs begins, ``more`` bytes behind a tag; and which COMPOUNDs have it."""
     there = starts + 4 <= ends
     at = np.where(there, starts, 0)
     length = np.zeros(len(starts), np.int64)

@@ -93,7 +93,7 @@ def _first_name(operations: tuple[str, ...]) -> tuple[bool, bool]:
 
 
 class HashedHandle(bytes):
-    """A file handle of which only the number is known, by which tshark and Linux's traces name it: its four bytes."""
+    """A file handle known only by the hash with which tshark and Linux's traces name it: its four bytes."""
 
 
 def hashed_handle(number: int) -> HashedHandle:

@@ -173,8 +173,8 @@ def is_callback(program: int) -> bool:
 
 
 def calls_back(data: Data, start: int, end: int) -> bool | None:
-    """Whether a message is a call on a connection that its receiver made: None where it is a callback of which that
-    cannot be told, as of CB_NULL, and where it is truncated or sealed.
+    """Whether a message is a call on a connection that its receiver made. None if that cannot be told: for callbacks
+    such as CB_NULL, and for truncated or encrypted messages.
 
     CB_COMPOUND of version 4.0 comes on connections that the server makes to its client (RFC 7530, 10.2), that of later
     versions on those that the client made (RFC 8881, 2.10.3.1).

@@ -46,7 +46,7 @@ def reply_status(
 
 @cache
 def zero_means_ok(program: int, version: int, procedure: int) -> bool:
-    """Whether the results begin with a status word of which zero is the success."""
+    """Whether the results begin with a status word in which zero means success."""
     return reply_status(program, version, procedure, bytes(4), 0, 4) == (OK, False)
 
 

@@ -116,7 +116,7 @@ class PacketTableBatch:
         self._order = packets.frames.argsort(kind="stable") if packets.segments else None
 
     def column(self, type: str, rows: MaskedArray, segment: Callable[[Packet], Any]) -> MaskedArray:
-        """A column of which ``rows`` has the packets of InfiniBand; ``segment``: gives it of a segment of iWARP."""
+        """A column: ``rows`` has the values for packets of InfiniBand, ``segment`` gives that of a segment of iWARP."""
         if self._order is None:
             return rows
         others = column_of(type, [segment(packet) for packet in self._packets.segments])

@@ -348,7 +348,7 @@ class RpcRdmaEndpoint:
         return list(plan.actions())
 
     def bends(self, duty: str, size: int = 0) -> bool:
-        """The fault suspends this duty, here and now; once, but for what is only wrong when it is done again."""
+        """Whether the fault suspends this duty now: once, unless only repetition is wrong."""
         fault = self.fault
         if fault is None or fault.bends != duty or (self.committed and duty not in LASTING):
             return False

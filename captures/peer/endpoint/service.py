@@ -114,8 +114,8 @@ def sealed_call(xid: int, gss_procedure: int) -> bytes:
 
 
 def read_failed(reply: bytes) -> bytes:
-    """The reply to a READ, which is the last of its COMPOUND, with NFS3ERR_IO or NFS4ERR_IO for its result, of which
-    the data are in a chunk (RFC 1813, 3.3.6; RFC 7530, 16.25).
+    """The reply to a READ, the last operation of its COMPOUND, with NFS3ERR_IO or NFS4ERR_IO in place of a result whose
+    data are in a chunk (RFC 1813, 3.3.6; RFC 7530, 16.25).
     """
     head, result = reply[:24], reply[-12:]
     if result[:4] == result[8:]:  # The count, and the length of the data; in NFSv4 a status of 0.

@@ -672,7 +672,7 @@ def _open(on: CompoundState, args: Values) -> Values:
 
 
 def _opened_existing(on: CompoundState, inode: Inode, how: Values) -> None:
-    """A creation of what is there already (18.16.3)."""
+    """Create a file that already exists (18.16.3)."""
     verifier = how.get("cva_verf") or how.get("createverf")
     if verifier and inode.verifier == verifier:
         return

@@ -193,7 +193,7 @@ def called(
 
 
 def written(on: RawConnection, data: bytes, segments: tuple[Segment, ...], shift: int = 0) -> Answer:
-    """The answer to a WRITE of which these segments have the data; ``shift``: added to their Position."""
+    """The answer to a WRITE whose data are in these segments; ``shift``: added to their Position."""
     xid = on.xid()
     stream, ((position, _),) = reduce(service.write(xid, 0, data, _UNKNOWN_HANDLE), (0,))
     reads = (ReadChunk(position + shift, segments),)

@@ -470,7 +470,7 @@ class Layouts:
         return groups, np.sort(np.concatenate(unknown)) if unknown else np.empty(0, np.int64)
 
     def learning(self, data: Bytes, starts: Int64s, ends: Int64s) -> Iterator[tuple[Int64s, Layout]]:
-        """``groups``, where what is not known is learned; without the rows of which it cannot be."""
+        """``groups`` that also learns unknown layouts, without the rows whose layout cannot be learned."""
         left = np.arange(len(starts))
         for _ in range(MAX_LEARNED):
             groups, unknown = self.groups(data, starts[left], ends[left])
@@ -485,7 +485,8 @@ class Layouts:
                 left = left[1:]
 
     def learn(self, view: memoryview, start: int) -> None:
-        """Decode a value of which ``of`` knows no layout; one that is not decoded to its end teaches nothing."""
+        """Decode a value whose layout ``of`` does not know, and learn it; one that is not decoded to its end teaches
+        nothing."""
         self.learn_sparse(SparseBytes([(0, view)], len(view) + self._lacking), start)
 
     def learn_sparse(self, data: SparseBytes, start: int) -> None:

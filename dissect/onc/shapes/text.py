@@ -71,7 +71,7 @@ def is_line(node: Node) -> bool:
 
 
 def value_text(node: Node) -> str:
-    """'NF4REG (1)', '0x00000003 (…)', '4096', 'name'; '' for what has only children."""
+    """A value as text: 'NF4REG (1)', '0x00000003 (…)', '4096', 'name'; '' for a node that has only children."""
     type, value = node.type, node.value
     match type:
         case XdrInteger() if isinstance(value, int):

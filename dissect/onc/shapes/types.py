@@ -257,7 +257,7 @@ NOT_CAPTURED = "not captured"
 
 
 class SparseBytes:
-    """The bytes of a message of which some may be missing: each piece with its offset, ascending, apart."""
+    """The bytes of a message that may have gaps: disjoint pieces with their offsets, ascending."""
 
     __slots__ = ("_end", "_pieces", "_start", "_view", "length")
 
