@@ -1,10 +1,10 @@
 """The ordered machine: from the Sends, RDMA Reads and Writes of a batch to its RPCs, decided over integer rows.
 
-What stands at fixed places is decoded in columns (``sends``, ``chunk_lists``).  What hangs on order is decided here,
+What stands at fixed offsets is decoded in columns (``sends``, ``chunk_lists``).  What depends on order is decided here,
 row by row in the order of events: which reply answers which call, which memory an RDMA Read or Write is on, the numbers
-of RPCs and their places among calls.  A row says all there is to say of a Send of one packet, or of a transfer without
-fault.  What else happens is an Operation, and goes through ``Dispatcher`` and ``Matching``; the rows that it touches
-become objects first.  What of the outcome hangs on the bytes is read in columns again, behind the batch.
+of RPCs and their order among calls.  A row describes a Send of one packet, or a transfer without fault.  Anything else
+is an Operation and goes through ``Dispatcher`` and ``Matching``; the rows that it touches become objects first.  What
+depends on a message's bytes is read in columns again, after the batch.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ from .sends import SHORTEST_REPLY, UNKNOWN, CallNames, SendColumns, read_sends
 
 _NO_PLACES = np.empty(0, np.int64)
 _FIRST_RESULT = 6
-"""The word of a reply with which its results begin."""
+"""Index of the word of a reply, counted from its XID, where its results begin."""
 
 
 class Machine:
-    """What decides over the rows of every batch of an Analyzer."""
+    """Decides over the rows of every batch of an Analyzer."""
 
     def __init__(self, dispatcher: Callable[[Link], Dispatcher], open_since: OpenSince) -> None:
-        """``dispatcher`` gives that of a connection."""
+        """``dispatcher``: gives the Dispatcher of a link's connection."""
         self._dispatcher, self._open_since = dispatcher, open_since
         self._names = CallNames()
         self._data: Bytes | None = None
-        """Of the last batch."""
+        """The bytes of the last batch."""
         self._open: dict[int, OpenCalls] = {}
-        """By connection number; those of quiet connections stay what they are."""
+        """By connection number; calls of connections without events stay here from batch to batch."""
 
     def take(self, data: Bytes, runs: list[LinkRun], events: Sequence[Event], numbers: RpcNumbers) -> RpcRows | None:
-        """Let all that a batch holds happen in its order; gives the RPCs that ended as rows.
+        """Process a batch in the order of events, and return the RPCs that ended as rows.
 
-        ``runs``: of bytes in ``data``.
+        ``runs``: their rows have offsets in ``data``.
         """
         if self._data is not data:
             self.open_as_objects(numbers)
@@ -72,12 +72,12 @@ class Machine:
         return rows
 
     def _reopened(self, active: Collection[int], before: int = LATE) -> list[OpenCalls]:
-        """Those of ``active`` connections, and those that were left before that place."""
+        """Take out the open calls of ``active`` connections, and those left before place ``before``."""
         numbers = [number for number, open_calls in self._open.items() if number in active or open_calls.place < before]
         return [self._open.pop(number) for number in numbers]
 
     def open_as_objects(self, numbers: RpcNumbers) -> None:
-        """Calls without a reply are objects from now on."""
+        """Turn all open calls that are rows into objects."""
         opened = self._reopened(())
         if opened and self._data is not None:
             links = [open_calls.link for open_calls in opened]
@@ -85,7 +85,7 @@ class Machine:
             batch.left(links, 0)
 
     def take_singly(self, events: Sequence[Event], numbers: RpcNumbers) -> None:
-        """The same of Operations."""
+        """Process a batch of Operations one by one, without rows."""
         self.open_as_objects(numbers)
         before = None
         for place, link, operation in events:
@@ -123,7 +123,7 @@ class Machine:
         opened: Sequence[OpenCalls],
         bare: NDArray[np.bool_],
     ) -> Sends:
-        """``bare``: connections without RDMA."""
+        """The Sends of a batch as rows; ``bare``: by connection, whether its messages have no transport header."""
         parts = [(index[connection_number(link)], run) for link, run in runs if isinstance(run, SendRun)]
         counts = [len(run) for _, run in parts]
         link = [np.repeat(np.array([link_index for link_index, _ in parts], np.int64), np.array(counts, np.int64))]
@@ -177,9 +177,9 @@ class Machine:
         )
 
     def _refuse(self, sends: Sends, dispatchers: list[Dispatcher]) -> None:
-        """What listeners do not take as rows are none."""
+        """Unmark calls and replies that listeners do not take as rows."""
         rows, read = sends.rows, sends.read
-        reads, writes, replies = read.counts.T  # Compared as rows of three they take many times as long.
+        reads, writes, replies = read.counts.T  # Comparing rows of three would take many times as long.
         long = read.chunked & (reads | writes == 0) & (replies == 1)
         long &= (sends.procedures >= 0) | (read.words[:, 3] == RDMA_NOMSG)
         for link_index, dispatcher in enumerate(dispatchers):
@@ -217,7 +217,7 @@ class Machine:
         return self._names.procedures(data, read, calls, ends, reduced)
 
     def _rows(self, batch: RowBatch, sends: Sends, links: list[Link]) -> RpcRows | None:
-        """The RPCs that ended as rows; those whose outcome is more than columns say end as objects."""
+        """The RPCs that ended as rows; if columns cannot express the outcome of one, it ends as an object."""
         (pairs, chunks), alone = self._pairs(batch, sends, links), self._alone(batch, sends, links)
         if not len(pairs) and not len(alone):
             return None
@@ -230,7 +230,7 @@ class Machine:
         return RpcRows(pairs, sends.data, sends.runs, conversations, self._names.names, chunks, alone)
 
     def _pairs(self, batch: RowBatch, sends: Sends, links: list[Link]) -> tuple[Rows, ChunkColumns | None]:
-        """Those with both messages."""
+        """RPC rows of the pairs, with their chunks."""
         call, reply = batch.pairs()
         if not len(call):
             return np.empty(0, RPC), None
@@ -244,7 +244,7 @@ class Machine:
         results[read.truncated[reply] & (rows["captured"][reply] < read.header[reply] + SHORTEST_REPLY)] = UNKNOWN
         waited = rows["time"][reply] - rows["time"][call]
         earlier = rows["time"][reply] < rows["time"][call]
-        # Centuries apart the difference wraps around.
+        # The difference of times centuries apart wraps around.
         right = np.where(earlier, rows["frame"][reply] < rows["frame"][call], (waited >= 0) & (waited <= MAX_LATENCY))
         secured = places((read.service[call] > 0) | read.verified[reply])
         if len(secured):
@@ -311,7 +311,7 @@ class Machine:
         return rows
 
     def _alone(self, batch: RowBatch, sends: Sends, links: list[Link]) -> Rows:
-        """Those of which the capture has the reply alone, by connection."""
+        """RPC rows of replies whose calls are not in the capture, by connection."""
         if not batch.alone:
             return np.empty(0, RPC)
         reply, number = np.array(batch.alone).T
@@ -333,7 +333,7 @@ class Machine:
 
 
 def _note_sends(rows: Rows, sends: Sends, of: Int64s, side: str) -> None:
-    """What the calls, or the replies, of RPCs say."""
+    """Fill in the columns that come from the calls, or the replies, ``of`` the RPCs."""
     packets, read, first = sends.rows.take(of), sends.read, side == "call"
     rows["call_frame" if first else "reply_first_frame"] = packets["frame"]
     rows["call_last_frame" if first else "reply_frame"] = packets["frame"]
@@ -350,8 +350,8 @@ def _note_sends(rows: Rows, sends: Sends, of: Int64s, side: str) -> None:
 
 
 def _secured_results(sends: Sends, call: Int64s, reply: Int64s) -> tuple[Int64s, NDArray[np.bool_]]:
-    """The first word of the results of calls with RPCSEC_GSS, -1 where it is encrypted or elsewhere; and which can stay
-    rows."""
+    """The first word of the results of calls with RPCSEC_GSS, -1 if it is encrypted or in a chunk; and which of the
+    pairs can stay rows."""
     read, rows = sends.read, sends.rows
     service, inline = read.service[call], read.words[reply, 3] == RDMA_MSG
     at = read.results[reply] + np.where(service == GSS_INTEGRITY, 8, 0)
@@ -362,8 +362,8 @@ def _secured_results(sends: Sends, call: Int64s, reply: Int64s) -> tuple[Int64s,
 
 
 def event_ranks(events: Sequence[Event], runs: Sequence[LinkRun]) -> Int64s:
-    """The ranks of Operations among what has one place: behind its rows, but for those that ``postponed`` put
-    behind some."""
+    """The order of Operations among events with the same place: after the rows, except those rows that ``postponed``
+    put after some Operations."""
     turns = np.arange(len(events))
     if not any(run.postponed for _, run in runs):
         return turns + 1
@@ -373,13 +373,13 @@ def event_ranks(events: Sequence[Event], runs: Sequence[LinkRun]) -> Int64s:
 
 
 def _links(runs: Sequence[LinkRun], events: Sequence[Event]) -> list[Link]:
-    """In the order of their first events."""
+    """The links that have events, in the order of their first ones."""
     firsts: dict[int, tuple[int, Link]] = {}
     for owner, run in runs:
         if (known := firsts.get(id(owner))) is None or run.place < known[0]:
             firsts[id(owner)] = run.place, owner
     before: Link | None = None
-    for place, link, _ in events:  # In ascending order.
+    for place, link, _ in events:  # in ascending order
         if link is not before:
             before = link
             if (known := firsts.get(id(link))) is None or place < known[0]:
@@ -388,7 +388,7 @@ def _links(runs: Sequence[LinkRun], events: Sequence[Event]) -> list[Link]:
 
 
 def _is_row(operation: Operation, data: Bytes) -> bool:
-    """Whether a Send is no more than a row says."""
+    """Whether a row can describe a Send."""
     payload = operation.payload
     return (
         payload.only is not None

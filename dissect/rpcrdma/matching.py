@@ -1,7 +1,7 @@
-"""Matches replies with calls, by connection, direction and XID (RFC 8167: the two directions are apart).
+"""Matches replies with calls, by connection, direction and XID (RFC 8167: each direction has XIDs of its own).
 
-An Rpc ends with its reply, once no response to its RDMA Reads is outstanding; without a reply it ends with the
-connection, or when more calls are open than can be.
+An Rpc ends with its reply, once no RDMA Read response is outstanding.  Without a reply it ends with the connection, or
+when more calls are open than the credits allow.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ from .xid_reuse import (
 
 NO_XIDS: Mapping[int, int] = MappingProxyType({})
 MAX_OPEN = 10_000_000_000
-"""Nanoseconds a reply waits for a Send that is not complete, where no more frames come."""
+"""Nanoseconds that a reply waits for an incomplete Send when no more frames come."""
 MAX_OUTSTANDING = 1 << 16
-"""Calls without a reply that are kept per direction."""
+"""Unanswered calls kept per direction."""
 
 MATCHED_AMONG = "reply matched among"
 BY_XID_ALONE = "reply matched by its XID alone: its RPC header is truncated"
@@ -61,15 +61,15 @@ NOT_OFFERED = (
     "its reply returns other memory than it offered, or none, and may be to a call before the capture with the same XID"
 )
 OUTSTANDING_BEFORE = 128
-"""Calls of a capture among which the replies to those before it come: clients have no more outstanding."""
+"""Calls from the start of a capture among which replies to earlier calls can come: clients have no more outstanding."""
 MAX_SAME_XID = 64
-"""Open calls with one XID; the oldest of more ends without a reply."""
+"""Open calls with one XID; beyond that the oldest ends without a reply."""
 DOUBT = 300_000_000_000
-"""Nanoseconds for which a reply to another call of the XID may show that a reply was matched with the wrong one."""
+"""Nanoseconds in which a reply to another call with the same XID can show that a match was wrong."""
 
 
 class Matching:
-    """Which reply answers which call of one conversation; fed both in the order of events."""
+    """Which reply answers which call of one conversation; calls and replies have to come in the order of events."""
 
     __slots__ = (
         "_answered",
@@ -89,9 +89,9 @@ class Matching:
         self, conversation: Conversation, numbers: RpcNumbers, done: list[Rpc],
         maximum: int = MAX_OUTSTANDING, answered: int = MAX_ANSWERED,
     ) -> None:  # fmt: skip
-        """``numbers`` and ``done``, where ended Rpcs are put, are shared with the other conversations.
+        """``numbers`` and ``done``, the list that ended Rpcs go to, are shared with the other conversations.
 
-        Kept per direction: ``maximum`` calls without a reply, if not more were granted, and ``answered`` XIDs.
+        Limits per direction: ``maximum`` unanswered calls, unless more credits were granted; ``answered`` XIDs.
         """
         self.conversation = conversation
         self.numbers = numbers
@@ -101,15 +101,15 @@ class Matching:
         self._unsettled: Unsettled | None = None
         self._answered = answered
         self.directions: tuple[CallDirection, CallDirection] = NO_CALLS, NO_CALLS
-        """By caller; to be looked at only, see ``direction``."""
+        """By caller; read only, ``direction`` gives one to change."""
         self.settled = 0 if conversation.connection.rdma else NO_RDMA
-        """The version in which the server answers; NO_RDMA without RDMA."""
+        """The version in which the server replied, 0 before it did; NO_RDMA for RPC over TCP."""
         self.detached = 0
-        """Number of the last Rpc that holds copies of its bytes."""
+        """Number of the last Rpc that holds a copy of its bytes."""
         self.listener: Listener | None = None
 
     def direction(self, caller: int) -> CallDirection:
-        """The calls of one end, to be changed.  Made when first asked for: hardly any connection has backward calls."""
+        """The calls of one end, to change.  Made when first asked for: hardly any connection has backward calls."""
         direction = self.directions[caller]
         if direction is NO_CALLS:
             direction = CallDirection(self._answered)
@@ -118,53 +118,53 @@ class Matching:
 
     @property
     def outstanding(self) -> int:
-        """Calls without a reply, of both ends."""
+        """Number of unanswered calls, of both ends."""
         return sum([direction.outstanding for direction in self.directions])
 
     @property
     def known_memory(self) -> AdvertisedMemory | None:
-        """None before any was advertised or used."""
+        """The advertised memory; None if none was advertised or used so far."""
         return self._memory
 
     @property
     def memory(self) -> AdvertisedMemory:
-        """Made when first asked for: many connections advertise none."""
+        """The advertised memory; made when first asked for, as many connections advertise none."""
         if self._memory is None:
             self._memory = AdvertisedMemory(self.conversation.connection)
         return self._memory
 
     @property
     def unplaced_count(self) -> int:
-        """RDMA Reads and Writes outside all advertised memory."""
+        """Number of RDMA Reads and Writes outside all advertised memory."""
         return 0 if self._memory is None else self._memory.unplaced_count
 
     @property
     def unsettled(self) -> Unsettled:
-        """Made when first asked for."""
+        """RPCs and replies that wait; made when first asked for."""
         if self._unsettled is None:
             self._unsettled = Unsettled()
         return self._unsettled
 
     def waiting_replies(self, sender: int) -> Mapping[int, int]:
-        """The XIDs of replies that wait for their calls."""
+        """XIDs of replies from ``sender`` that wait for their calls, and how many have each."""
         return NO_XIDS if self._unsettled is None else self._unsettled.reply_xids[sender]
 
     @property
     def doubts(self) -> bool:
-        """RPCs wait for a second reply."""
+        """Whether answered RPCs wait for a second reply or for transfers."""
         unsettled = self._unsettled
         return unsettled is not None and bool(unsettled.beside_gap or unsettled.unwritten or unsettled.lingering)
 
     @property
     def waiting(self) -> bool:
-        """There is something to settle."""
+        """Whether ``settle`` may have something to do."""
         return bool(self._unsettled)
 
     def settle(self, now: int, frame: int, open_since: Sequence[int | None] = (None, None)) -> None:
-        """It is ``now`` (ns), and the capture is at ``frame``: end what waited long enough.
+        """End what waited long enough, at time ``now`` (ns) and frame ``frame``.
 
-        ``open_since``: by endpoint, the first frame of a message that is not complete.  It may be the call of a reply
-        that waits.
+        ``open_since``: by endpoint, the first frame of a message that is still incomplete: a waiting reply may answer
+        it.
         """
         unsettled = self._unsettled
         if unsettled is None:
@@ -182,7 +182,7 @@ class Matching:
             self._end_wait(replies.pop(0))
 
     def _end_reading(self, unsettled: Unsettled, before: int | None) -> None:
-        """End Rpcs of which no Read response is outstanding, or whose reply came before that time (ns)."""
+        """End Rpcs whose Read responses are all there, or whose reply came before time ``before`` (ns)."""
         lingering, unsettled.lingering = unsettled.lingering, []
         for rpc in lingering:
             if reads_closed(rpc) or (before is not None and _answer_time(rpc) < before):
@@ -191,7 +191,7 @@ class Matching:
                 unsettled.lingering.append(rpc)
 
     def idle(self, now: int, open_since: Sequence[int | None] = (None, None)) -> None:
-        """It is ``now`` (ns), and all that came before was fed: end what waited long enough."""
+        """End what waited long enough at time ``now`` (ns), when no more frames came."""
         unsettled = self._unsettled
         if unsettled is None:
             return
@@ -206,13 +206,13 @@ class Matching:
 
     @staticmethod
     def _call_open(unsettled: Unsettled, open_since: Sequence[int | None]) -> bool:
-        """Whether the call of the first reply that waits may be a Send that is not complete."""
+        """Whether the first waiting reply may answer a Send that is still incomplete."""
         waiting = unsettled.replies[0]
         since = open_since[1 - waiting.sender]
         return since is not None and since <= waiting.message.frame
 
     def detach(self, before: int) -> None:
-        """Calls open since before that time (ns) hold their own bytes, not the batches they came in."""
+        """Calls sent before time ``before`` (ns) copy their bytes, so that the batches they came in can be freed."""
         last = self.detached
         for direction in self.directions:
             for rpcs in direction.calls.values():
@@ -225,7 +225,7 @@ class Matching:
             self._memory.forget(before)
 
     def finish_replies(self) -> None:
-        """The connection is over: end what has a reply."""
+        """End everything that has a reply, at the end of the connection."""
         unsettled = self._unsettled
         if unsettled is None:
             return
@@ -243,7 +243,7 @@ class Matching:
             waiting.clear()
 
     def finish_calls(self) -> None:
-        """The connection is over: end the calls without a reply."""
+        """End the unanswered calls, at the end of the connection."""
         for caller, direction in enumerate(self.directions):
             if self._memory is not None:
                 self._memory.release(caller)
@@ -258,11 +258,11 @@ class Matching:
                 self._memory.clear(caller)
 
     def release(self) -> None:
-        """No message comes any more."""
+        """Drop the tables: no more messages come."""
         self.directions = NO_CALLS, NO_CALLS
 
     def doubt(self, caller: int, xid: int) -> None:
-        """Open calls whose reply is taken for theirs by its XID alone."""
+        """Note that the open calls with this XID are matched by XID alone."""
         for rpc in self.directions[caller].calls[xid]:
             rpc.notes += (BY_XID_ALONE,)
 
@@ -286,11 +286,11 @@ class Matching:
         else:
             direction.calls[header.xid] = [rpc]
         direction.outstanding += 1
-        # The limit is never below ``maximum``, and takes longer to find.
+        # Check ``maximum`` first: the real limit is never lower, and takes longer to compute.
         if direction.outstanding > self.maximum and direction.outstanding > self._limit:
             self._evict(sender, next(iter(direction.calls.values()))[0])
         waiting = early is not None and early.has_call
-        if waiting:  # It may be the reply to this very call: what is sent next may rely on it.
+        if waiting:  # The reply may be to this very call, so the client may send next what relies on it.
             self._count_unmatched(1 - sender, -1)
         if self.listener is not None:
             self.listener.call_sent(rpc)
@@ -304,7 +304,7 @@ class Matching:
             self._take_early(early)
 
     def _take_early(self, early: WaitingReply) -> None:
-        """It is the reply to a call that the capture shows behind it."""
+        """Match a reply with its call, which the capture shows after it."""
         self._forget_reply(early.sender, early.message)
         self._count_unmatched(early.sender, -1)
         if self._memory is not None:
@@ -312,7 +312,7 @@ class Matching:
         self.reply(early.sender, early.message)
 
     def _use_again(self, sender: int, rpc: Rpc, same: list[Rpc]) -> None:
-        """The XID is that of open calls."""
+        """Add a call whose XID open calls use already."""
         self.directions[sender].answered.used_after(rpc.number - same[-1].number)
         if XID_USED_AGAIN not in same[-1].notes:
             same[-1].notes += (XID_USED_AGAIN,)
@@ -323,7 +323,7 @@ class Matching:
 
     @property
     def _limit(self) -> int:
-        """With twice the credits that were ever granted, the replies to some calls must be lost."""
+        """Open calls to keep: beyond twice the credits ever granted, some replies must have been lost."""
         granted = self.conversation.credits_granted
         return self.maximum if granted is None else max(self.maximum, min(MAX_OUTSTANDING, 2 * granted[1]))
 
@@ -332,7 +332,7 @@ class Matching:
         self.conclude(rpc)
 
     def _close(self, caller: int, rpc: Rpc) -> None:
-        """The call is no longer open, and neither is the memory it advertised."""
+        """Remove a call and the memory it advertised from what is open."""
         direction = self.directions[caller]
         same = direction.calls[rpc.xid]
         if len(same) == 1:
@@ -344,13 +344,13 @@ class Matching:
             self.memory.withdraw(caller, rpc, self._begun(rpc))
 
     def _begun(self, rpc: Rpc) -> bool:
-        """What was replied before the call is in the capture, or known to be missing."""
+        """Whether replies before the call are in the capture, or known to be missing."""
         assert rpc.call is not None
         replied = self.directions[rpc.call.operation.initiator].replied
         return self.conversation.connection.start_known or 0 < replied < rpc.call.operation.first_frame
 
     def _early_reply(self, sender: int, call: Message) -> WaitingReply | None:
-        """A capture may show a reply just before its call; a second reply to an earlier call is none of this one."""
+        """The waiting reply that this call can take, because a capture may show a reply just before its call."""
         unsettled, xid = self._unsettled, call.header.xid
         if unsettled is None or xid not in unsettled.reply_xids[sender]:
             return None
@@ -362,7 +362,7 @@ class Matching:
                 and reply.message.frame >= since
                 and not clock_set_back(reply.message.frame, reply.message.time, call.frame, call.time)
             ):
-                # Where its time is earlier, too, it may answer a missing call with this XID: another reply tells.
+                # If its time is earlier, too, it may answer a missing call with this XID: wait for another reply.
                 before = reply.message.time < call.time
                 if before and answered:
                     continue
@@ -390,14 +390,14 @@ class Matching:
             self._answer(sender, message, candidates)
 
     def wait_early(self, number: int, sender: int, message: Message, has_call: bool) -> None:
-        """A reply, of the RPC with that number, whose call was not seen so far, or ``has_call``."""
+        """Let a reply, of RPC ``number``, wait for its call; ``has_call``: for another reply, as its call came
+        since."""
         answered = self.directions[1 - sender].answered.get(message.header.xid)
         self._wait(WaitingReply(number, sender, message, answered, has_call=has_call))
         self.unsettled.replies.sort(key=_number)
 
     def end_alone(self, sender: int, frame: int, at: int) -> None:
-        """A reply in that frame, at that place in the order of its sender, ended as a row: its call is not in the
-        capture."""
+        """Count a reply that ended as a row without its call; ``at``: its position in the order of its sender."""
         direction = self.direction(1 - sender)
         direction.replied = direction.replied or frame
         if self._memory is not None:
@@ -405,19 +405,19 @@ class Matching:
         self._count_unmatched(sender, 1)
 
     def _held(self, caller: int, message: Message) -> Iterator[tuple[list[Rpc], Rpc]]:
-        """Answered Rpcs with the XID of a message, for which they still wait, and whose reply may be to a missing call;
-        and the list they are in."""
+        """Answered Rpcs with the XID of a message that still wait and whose reply may be to a missing call, each with
+        the list it is in."""
         xid, since = message.header.xid, message.operation.last_time - LINGER
         unsettled = self.unsettled
         for waiting in (unsettled.beside_gap, unsettled.unwritten, unsettled.lingering):
             for rpc in [rpc for rpc in waiting if rpc.xid == xid and rpc.backward == (caller == 1)]:
-                # When a batch ends those are let go that waited too long.
+                # Some waited too long already: they are only removed when a batch ends.
                 late = waiting is unsettled.beside_gap and _answer_time(rpc) < since
                 if not (rpc.ambiguous or late) and self._call_may_be_missing(rpc):
                     yield waiting, rpc
 
     def _doubt_earlier(self, reply: Message, caller: int) -> None:
-        """Another reply came to an XID of which a call may be missing."""
+        """A second reply came with this XID: doubt and end the RPCs whose reply may be to a missing call."""
         for waiting, rpc in self._held(caller, reply):
             if not returns_own_memory(rpc) or returns_memory(rpc, reply):
                 self._doubt_match(rpc, TWO_REPLIES)
@@ -425,7 +425,7 @@ class Matching:
             self.conclude(rpc)
 
     def _doubt_used(self, caller: int, call: Message) -> None:
-        """An XID is used again soon: a call that is missing between one with it and its reply may have used it, too."""
+        """This XID is reused soon: doubt RPCs where a missing call between call and reply may have used it, too."""
         for waiting, rpc in self._held(caller, call):
             if self._call_missing_since(rpc, call.frame):
                 self._doubt_match(rpc, USED_BEFORE)
@@ -461,7 +461,7 @@ class Matching:
             self._end_wait(unsettled.replies.pop(0))
 
     def _answer(self, sender: int, message: Message, candidates: list[Rpc]) -> None:
-        """The reply is to one of these open calls."""
+        """Match a reply with one of the open calls ``candidates``, and end the RPC or let it wait."""
         header = message.header
         direction, doubtful = self.directions[1 - sender], False
         if len(candidates) > 1:
@@ -488,7 +488,7 @@ class Matching:
         self._close(1 - sender, rpc)
         missing = calls_missing(self.conversation.connection, rpc)
         earlier = direction.answered.get(rpc.xid) if missing else None
-        # Who uses an XID in turn may use memory so, too: that it is returned proves nothing then.
+        # A client that rotates XIDs may rotate memory alike: returning the call's memory proves nothing then.
         again = comes_again(rpc.number, earlier, self.numbers.last, missing)
         if missing and (again or (len(candidates) > 1 and not returns_own_memory(rpc))):
             self._doubt_match(rpc, USED_BEFORE)
@@ -530,14 +530,14 @@ class Matching:
             self.conclude(rpc)
 
     def _has_early_reply(self, sender: int, rpc: Rpc) -> bool:
-        """A reply that is shown before the call may be its own, too, as packets are missing."""
+        """Whether, as packets are missing, a reply shown before the call may be its reply, too."""
         if self._unsettled is None or not any(self.conversation.connection.gaps):
             return False
         waiting = self._unsettled.replies if rpc.xid in self.waiting_replies(sender) else ()
         return any(reply.has_call and reply.number == rpc.number for reply in waiting)
 
     def _doubt_time(self, rpc: Rpc) -> None:
-        """The reply has an earlier time than its call, though a later place: it may be to a call that is missing."""
+        """Doubt a reply earlier by time but later by frame than its call: it may be to a missing call."""
         assert rpc.call is not None and rpc.reply is not None
         call, reply = rpc.call.operation, rpc.reply.operation
         if (
@@ -548,7 +548,7 @@ class Matching:
             self._doubt_match(rpc, EARLIER_TIME)
 
     def _doubt_memory(self, rpc: Rpc) -> None:
-        """The reply returns other memory than the call offered: it may be to another call that has used the XID."""
+        """Doubt a reply that returns other memory than its call offered: another call may have used the XID."""
         assert rpc.reply is not None
         header = rpc.reply.header
         connection = self.conversation.connection
@@ -563,14 +563,14 @@ class Matching:
 
     @staticmethod
     def _returns_none(rpc: Rpc) -> bool:
-        """One of the first calls offered memory for Writes, which a reply returns, used or not (RFC 8166, 4.4.6.2),
-        and its reply has none."""
+        """Whether one of the first calls offered Write chunks and its reply has none, although a reply returns them
+        whether used or not (RFC 8166, 4.4.6.2)."""
         assert rpc.call is not None and rpc.reply is not None
         return rpc.order <= OUTSTANDING_BEFORE and bool(rpc.call.header.writes) and not rpc.reply.header.writes
 
     def note_again(self, rpc: Rpc, last: int) -> None:
-        """Its reply came when RPC ``last`` was the latest: note whether it may be to a later call, as its own may be
-        missing and XIDs are used again soon."""
+        """Remember an RPC whose reply may be to a later call: its own may be missing, and XIDs are reused soon.
+        ``last``: number of the latest RPC when the reply came."""
         assert rpc.call is not None
         if reply_may_be_missing(self.conversation.connection, rpc):
             soonest = self.directions[rpc.call.operation.initiator].answered.soonest
@@ -578,7 +578,7 @@ class Matching:
                 self.unsettled.again.add(rpc.number)
 
     def _doubt_again(self, rpc: Rpc) -> None:
-        """The reply may be to a later call: that and its own reply may be missing, and XIDs are used again soon."""
+        """Doubt the match if both a later call and the RPC's own reply may be missing, and XIDs are reused soon."""
         if self._unsettled is not None and rpc.number in self._unsettled.again:
             self._unsettled.again.remove(rpc.number)
             own_missing = reply_may_be_missing(self.conversation.connection, rpc)
@@ -587,12 +587,12 @@ class Matching:
 
     @staticmethod
     def _doubt_match(rpc: Rpc, why: str) -> None:
-        """Which call the reply answers is undecidable."""
+        """Mark an RPC as ambiguous, with the reason."""
         rpc.ambiguous = True
         rpc.notes += (why,)
 
     def _call_may_be_missing(self, rpc: Rpc) -> bool:
-        """The reply may answer a call that is not in the capture."""
+        """Whether the reply may answer a call that is not in the capture."""
         assert rpc.call is not None and rpc.reply is not None
         connection, call = self.conversation.connection, rpc.call.operation
         return reply_may_be_missing(connection, rpc) or call_may_be_missing(
@@ -600,15 +600,15 @@ class Matching:
         )
 
     def _call_missing_since(self, rpc: Rpc, frame: int = LATE) -> bool:
-        """A call behind that of an Rpc is missing, which shows up to that frame, while the Rpc waits."""
+        """Whether a gap after the RPC's call, shown by frame ``frame`` and while the RPC waits, may hide a call."""
         assert rpc.call is not None
         waits = _answer_time(rpc) + LINGER
         gaps = self.conversation.connection.gaps[rpc.call.operation.initiator]
         return any(gap.shown(rpc.call.frame, frame) and gap.time <= waits for gap in gaps)
 
     def _two_replies_missing(self, rpc: Rpc) -> bool:
-        """Between the call of an Rpc and its reply more is missing than one reply: maybe that to a call behind it which
-        is missing, too, and does not show to be."""
+        """Whether more than one reply is missing between an RPC's call and its reply: one may be to a later call that
+        is missing, too, without a gap that shows it."""
         assert rpc.call is not None and rpc.reply is not None
         connection, first, last = self.conversation.connection, rpc.call.frame, rpc.reply.frame
         gaps = connection.gaps[rpc.reply.operation.initiator]
@@ -616,7 +616,7 @@ class Matching:
         return lost >= 2 * (rpc.reply.operation.length if connection.of_tcp else 1)
 
     def _settle_unwritten(self, unsettled: Unsettled, now: int, frame: int) -> None:
-        """End Rpcs whose RDMA Writes came behind the reply, or did not come."""
+        """Attach RDMA Writes that came after the reply, and end Rpcs that waited long enough for them."""
         self.memory.place_late(unsettled.unwritten)
         waiting: list[Rpc] = []
         for rpc in unsettled.unwritten:
@@ -628,7 +628,7 @@ class Matching:
         unsettled.unwritten = waiting
 
     def _choose(self, direction: CallDirection, candidates: list[Rpc], message: Message) -> tuple[Rpc, bool]:
-        """The call that a reply answers, of several with its XID, and whether a reply to another may contradict it."""
+        """The call, of several with its XID, that a reply answers; and whether a later reply may contradict it."""
         rpc, evidence, certain = choose_call(candidates, message, direction)
         if evidence:
             rpc.notes += (f"{MATCHED_AMONG} {len(candidates)} calls with its XID by {evidence}",)
@@ -641,7 +641,7 @@ class Matching:
         return rpc, False
 
     def _contradict(self, unexpected: Rpc) -> None:
-        """A reply came to a call that was thought to get none: which reply is whose is undecidable."""
+        """A reply came to a call that was not expected to get one: no match among calls with its XID is sure."""
         doubtful = self.unsettled.doubtful
         for rpc in [rpc for rpc in doubtful if (rpc.xid, rpc.backward) == (unexpected.xid, unexpected.backward)]:
             rpc.ambiguous = True
@@ -654,14 +654,14 @@ class Matching:
         conversation.unmatched_replies = raised(conversation.unmatched_replies, 1 - sender, by)
 
     def _forget_reply(self, sender: int, message: Message) -> None:
-        """It waits no longer."""
+        """Remove a reply's XID from those that wait."""
         xids, xid = self.unsettled.reply_xids[sender], message.header.xid
         xids[xid] -= 1
         if xids[xid] <= 0:
             del xids[xid]
 
     def _end_wait(self, reply: WaitingReply) -> None:
-        """The call was sent before the capture began, or is missing from it."""
+        """End the wait of a reply: its call precedes the capture, or is missing, or came right after it."""
         sender, message = reply.sender, reply.message
         if reply.has_call:
             same = self.directions[1 - sender].calls.get(message.header.xid, [])
@@ -684,22 +684,22 @@ class Matching:
         ]
         if candidates and not self._requests_missing(caller):
             self._count_unmatched(sender, -1)
-            self._answer(sender, message, candidates)  # It returns the wrong memory.
+            self._answer(sender, message, candidates)  # No call is missing: the server returned the wrong memory.
             return
         number = candidates[0].number if candidates else self.directions[caller].answered.get(xid)
         note = f"RPC {number} has this XID, but did not offer the memory that this reply returns: its call is missing"
         self._no_call(reply, () if number is None else (note,))
 
     def _is_early(self, rpc: Rpc, reply: Message) -> bool:
-        """Nothing speaks against that the reply, which is before this call by frame and time, answers it."""
+        """Whether nothing contradicts that a reply answers this call, which follows it by frame and time."""
         assert rpc.call is not None
         connection, call = self.conversation.connection, rpc.call.operation
         missing = call_may_be_missing(connection, call.initiator, reply.frame, call.first_frame)
         return not (missing or rpc.chunks or returned_memory(reply.header))
 
     def _shares_memory(self, rpc: Rpc, reply: Message) -> bool:
-        """The reply returns the memory of this call, which is behind it, or follows Reads of it: it is decided at once,
-        as what is transferred next may be for another call."""
+        """Whether the reply returns memory of this later call, or follows Reads of it: then they are matched at once,
+        as the next transfers may be for another call."""
         return returns_memory(rpc, reply) or self.memory.was_read_before(rpc, reply.operation)
 
     def _no_call(self, reply: WaitingReply, notes: tuple[str, ...] = ()) -> None:
@@ -718,7 +718,7 @@ class Matching:
         self.conclude(rpc)
 
     def conclude(self, rpc: Rpc) -> None:
-        """Settle how an RPC ended, and tell the listener."""
+        """Decide the outcome of an RPC, tell the listener, and append it to ``done``."""
         if rpc.chunks and any(self.conversation.connection.gaps):
             doubt_responses(rpc)
         if rpc.call is not None and rpc.reply is not None and not rpc.ambiguous:
@@ -735,7 +735,8 @@ class Matching:
 
 
 def clock_set_back(reply: int, replied: int, call: int, called: int) -> bool:
-    """Whether it was, between the frame of a reply and that of a call behind it, by their times (ns)."""
+    """Whether the capture's clock was set back between a reply's frame and that of a later call, by their times
+    (ns)."""
     return reply < call and replied - called >= LINGER
 
 
@@ -744,7 +745,7 @@ def _number(reply: WaitingReply) -> int:
 
 
 def _in_turn(rpc: Rpc, candidates: Sequence[Rpc]) -> None:
-    """Where a later call with its XID was sent behind the reply by its time, the XID was not in use any more."""
+    """Drop the notes on a reused XID if the next call with it was sent, by its time, after the reply."""
     assert rpc.reply is not None
     time = rpc.reply.operation.first_time
     later = [candidate for candidate in candidates if candidate.order > rpc.order]

@@ -1,7 +1,7 @@
 """Reassembly: the whole RPC message out of the inline Payload stream and the chunks (RFC 8166, 3.4 and 4.2).
 
-What comes out is what a TCP transport would have carried, without its record mark: Read chunks re-inserted at their
-Positions, Write chunks where the upper-layer binding says, XDR round-up restored.
+The result is what a TCP transport would have carried, without its record mark: Read chunks inserted at their Positions,
+Write chunks where the upper-layer binding says, XDR round-up restored.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .messages import Message, WriteChunk
 from .rpcs import ChunkUse, Extent, Reassembled, Rpc, SegmentUse, captured
 
 MAX_MESSAGE = 1 << 30
-"""Bytes; no RPC message is longer, whatever its chunks claim."""
+"""Bytes; no RPC message is taken to be longer, whatever its chunks claim."""
 
 NOT_ADVERTISED = "not advertised in this capture"
 """Why bytes of a chunk are missing: its call is truncated, or advertises less than the reply returns."""
@@ -30,16 +30,16 @@ CONTESTED = "undecidable: several open calls share this memory"
 CONTRADICTED = "undecidable: retransmitted with other bytes"
 LATE = "undecidable: written after the reply"
 EARLY = "undecidable: transferred early or behind a gap, maybe for another call"
-"""Why bytes are taken for missing of which the capture has two versions, or which may have come too late."""
+"""Why bytes count as missing: the capture has two versions of them, or they may have come too late."""
 PADDED = "undecidable: RDMA_MSGP has alignment padding that no document places (RFC 8166, 4.6)"
-"""Why arguments and results of an RDMA_MSGP are missing: the message does not say where its padding stands."""
+"""Why arguments and results of an RDMA_MSGP are missing: the message does not say where its padding is."""
 
 Part = tuple[bytes | memoryview, int, int, str]
-"""Bytes (empty where missing), their length, the frame, why they are missing."""
+"""Bytes (empty if missing), their length, the frame, why they are missing."""
 
 
 def reassembled_call(rpc: Rpc) -> Reassembled | None:
-    """The RPC call message, or None where no call was seen or it is not known to carry an RPC message."""
+    """The RPC call message; None without a call, or if its header does not say that it carries an RPC message."""
     if rpc.call is None or rpc.call.header.procedure in (None, RDMA_ERROR):
         return None
     reads = [chunk for chunk in rpc.chunks if chunk.kind == "read"]
@@ -66,13 +66,13 @@ def reassembled_call(rpc: Rpc) -> Reassembled | None:
         whole.take_until(chunk.position - excess)
         data = min(counts.get(chunk.position, MAX_MESSAGE), chunk.advertised)
         whole.insert(f"read chunk at {chunk.position}", _first(data, _chunk_parts(chunk, returned=False)))
-        # Positions count what their sender took out.
+        # Later Positions include the excess, as the sender took it out of the stream, too.
         excess += round_up(chunk.advertised) - round_up(data)
     return whole.finish()
 
 
 def _inline_alone(message: Message) -> Reassembled | None:
-    """An RDMA_MSG that a single packet carries whole, without its chunks: nearly every message; None for others."""
+    """The message if it is an RDMA_MSG that one whole packet carries without chunks, as nearly all are; else None."""
     operation, header = message.operation, message.header
     only = operation.payload.only
     if (
@@ -91,7 +91,7 @@ def _inline_alone(message: Message) -> Reassembled | None:
 
 
 def call_counts(rpc: Rpc, stream: bytes | memoryview) -> dict[int, int]:
-    """Bytes of data at each Position of a Read chunk, by the count word of the item that belongs there."""
+    """Bytes of data at each Position of a Read chunk, by the count word of the data item there."""
     if rpc.program is None or rpc.version is None or rpc.procedure is None or rpc.call is None:
         return {}
     reduced = [item for item in rpc.call.header.reduced if item[0]]
@@ -100,7 +100,7 @@ def call_counts(rpc: Rpc, stream: bytes | memoryview) -> dict[int, int]:
 
 
 def reassembled_reply(rpc: Rpc) -> Reassembled | None:
-    """The RPC reply message, or None where no reply was seen or it is not known to carry an RPC message."""
+    """The RPC reply message; None without a reply, or if its header does not say that it carries an RPC message."""
     if rpc.reply is None or rpc.reply.header.procedure in (None, RDMA_ERROR):
         return None
     returned = any(segment.length for chunk in rpc.reply.header.writes for segment in chunk.segments)
@@ -128,9 +128,9 @@ def reassembled_reply(rpc: Rpc) -> Reassembled | None:
 
 
 def reply_items(rpc: Rpc, stream: bytes | memoryview) -> tuple[list[tuple[int, int, int]], str]:
-    """Where in the reduced reply stream the Write chunks belong, and a problem.
+    """Where Write chunks belong in the reduced reply stream, and a problem.
 
-    A place is a position, the index of the chunk, and how many bytes of it are data, by the count word before it.
+    Each item: the position, the index of the chunk, and how many of its bytes are data, by the count word before it.
     """
     writes = [chunk for chunk in rpc.chunks if chunk.kind == "write"]
     if rpc.program is None or rpc.version is None or rpc.procedure is None:
@@ -168,17 +168,17 @@ def reply_stream(rpc: Rpc) -> StreamBuilder:
 
 
 def call_stream_prefix(rpc: Rpc, limit: int) -> bytes:
-    """The first bytes of a call that travels in a Read chunk at Position 0, as far as they are there."""
+    """The first captured bytes of a call that travels in a Read chunk at Position 0."""
     return _prefix([chunk for chunk in rpc.chunks if chunk.kind == "read" and chunk.position == 0], False, limit)
 
 
 def reply_stream_prefix(rpc: Rpc, limit: int) -> bytes:
-    """The first bytes of a reply that travels in the Reply chunk, as far as they are there."""
+    """The first captured bytes of a reply that travels in the Reply chunk."""
     return _prefix([chunk for chunk in rpc.chunks if chunk.kind == "reply"], True, limit)
 
 
 def claimed_prefix(rpc: Rpc, limit: int) -> bytes:
-    """The first bytes of what was written into the Reply chunk that a reply without a call returns."""
+    """The first bytes written into the Reply chunk that is returned by a reply without a call."""
     chunk = rpc.reply.header.reply if rpc.reply is not None else None
     if chunk is None:
         return b""
@@ -190,9 +190,9 @@ def claimed_prefix(rpc: Rpc, limit: int) -> bytes:
 
 
 def _prefix(chunks: list[ChunkUse], returned: bool, limit: int) -> bytes:
-    """The first bytes of chunks that follow each other: ``limit`` or more, or what is there before the first gap."""
+    """The first bytes of consecutive chunks: at least ``limit``, or up to the first gap."""
     if len(chunks) == 1 and chunks[0].segments:
-        # Mostly they are all in the first packet of the transfer.
+        # Usually the first packet of the transfer has them all.
         use = chunks[0].segments[0]
         wanted, length = min(limit, chunks[0].advertised), use.advertised.length
         if returned:
@@ -221,7 +221,7 @@ def header_bytes(message: Message) -> Reassembled:
 
 
 class StreamBuilder:
-    """A stream of bytes in the making, and where they came from."""
+    """Builds a stream of bytes that remembers where each came from."""
 
     def __init__(self) -> None:
         self.length = 0
@@ -229,7 +229,7 @@ class StreamBuilder:
         self.pieces: list[tuple[int, bytearray]] = []
 
     def add(self, data: bytes | memoryview, length: int, origin: str, frame: int, missing: str) -> None:
-        """Bytes at the end; those of ``length`` behind ``data`` are missing."""
+        """Append ``length`` bytes; if ``data`` is shorter, the rest counts as missing."""
         length = min(length, MAX_MESSAGE - self.length)
         if length <= 0:
             return
@@ -252,18 +252,18 @@ class StreamBuilder:
         self.length += length
 
     def prefix(self) -> bytes:
-        """What stands before the first missing byte."""
+        """The bytes before the first missing one."""
         return bytes(self.pieces[0][1]) if self.pieces and not self.pieces[0][0] else b""
 
     def captured(self, start: int, end: int) -> memoryview:
-        """Bytes [start, end), of which none is missing."""
+        """Bytes [start, end), none of which is missing."""
         return captured(self.pieces, start, end)
 
     def add_inline(self, message: Message) -> None:
-        """The Payload stream behind the transport header of a Send."""
+        """Append the Payload stream that follows the transport header of a Send."""
         skip = message.header.length
         if message.header.problem:
-            # Where the header does not end, the Payload stream does not begin.
+            # A header without an end does not tell where the Payload stream begins.
             self.add(b"", max(1, message.inline_length), "inline", message.frame, "behind an unfinished header")
             return
         end = message.operation.length
@@ -284,14 +284,14 @@ class StreamBuilder:
 
 
 def _rpc_header_length(message: Message) -> int:
-    """Bytes of the Payload stream before arguments or results, as far as they are known."""
+    """Bytes of the Payload stream before arguments or results, 0 if unknown."""
     data, start, end = message.data, message.start, message.end
     header = rpc_header.call_header(data, start, end) or rpc_header.reply_header(data, start, end)
     return max(0, header.body - start) if header is not None else 0
 
 
 class ChunkMerger:
-    """Puts the chunks that were taken out of a reduced stream back into it, in the order of their places."""
+    """Puts chunks back into the reduced stream that they were taken out of, in the order of their positions."""
 
     def __init__(self, source: StreamBuilder) -> None:
         self.source = source
@@ -326,7 +326,7 @@ class ChunkMerger:
             self.out.add(bytes(4 - odd), 4 - odd, "round-up", 0, "")
 
     def finish(self, doubt: str = "") -> Reassembled:
-        """The rest of the source; with a ``doubt`` its place is not known, so its bytes are not shown."""
+        """Append the rest of the source; with a ``doubt`` its position is unknown, so its bytes count as missing."""
         rest = self.source.length - self.taken
         if doubt:
             self.out.add(b"", rest, "inline", 0, doubt)
@@ -336,7 +336,7 @@ class ChunkMerger:
 
 
 def _first(count: int, parts: Iterable[Part]) -> Iterator[Part]:
-    """The first ``count`` bytes."""
+    """The first ``count`` bytes of ``parts``."""
     for data, length, frame, missing in parts:
         taken = min(length, count)
         yield data[:taken], taken, frame, missing
@@ -344,7 +344,7 @@ def _first(count: int, parts: Iterable[Part]) -> Iterator[Part]:
 
 
 def _chunk_parts(chunk: ChunkUse, returned: bool) -> Iterator[Part]:
-    """The bytes of a chunk, segment by segment; as far as the reply returned, or all that was advertised."""
+    """The bytes of a chunk, segment by segment: as many as the reply returned, or all that was advertised."""
     room = MAX_MESSAGE
     for use in chunk.segments:
         length = use.advertised.length
@@ -356,7 +356,7 @@ def _chunk_parts(chunk: ChunkUse, returned: bool) -> Iterator[Part]:
 
 
 def _returned_parts(chunk: ChunkUse, returned: WriteChunk) -> Iterator[Part]:
-    """The bytes of a chunk as far as the reply returned it, which may be more than is known to be advertised."""
+    """The bytes of a chunk that the reply returned, which may be more than the call is known to advertise."""
     known = 0
     for part in _chunk_parts(chunk, returned=True):
         known += part[1]
@@ -367,7 +367,8 @@ def _returned_parts(chunk: ChunkUse, returned: WriteChunk) -> Iterator[Part]:
 
 
 def segment_parts(use: SegmentUse, length: int) -> Iterator[Part]:
-    """The first ``length`` bytes of a segment, as Reads or Writes transferred them; of two the later counts."""
+    """The first ``length`` bytes of a segment, as Reads or Writes transferred them; where they overlap, the later
+    one."""
     start = use.advertised.offset
     reached = 0
     for low, high, operation in _transferred(use, start, start + length):
@@ -380,7 +381,7 @@ def segment_parts(use: SegmentUse, length: int) -> Iterator[Part]:
 
 
 def _untransferred(use: SegmentUse, first: int, last: int) -> Iterator[Part]:
-    """Bytes [first, last) of a segment that nothing transferred before the reply."""
+    """Bytes [first, last) of a segment that were not transferred before the reply, with the reason."""
     missing = CONTESTED if use.contested else EARLY if use.doubtful else NOT_TRANSFERRED
     covered = IntervalSet()
     start = use.advertised.offset
@@ -396,12 +397,13 @@ def _untransferred(use: SegmentUse, first: int, last: int) -> Iterator[Part]:
 
 
 def _transferred(use: SegmentUse, start: int, end: int) -> list[tuple[int, int, Operation]]:
-    """Which Operation the bytes [start, end) of a segment come from: addresses, ascending, without overlap."""
+    """Which Operation each of the bytes [start, end) of a segment comes from: address ranges, ascending and
+    disjoint."""
     spans = [
         (max(start, operation.address), min(end, operation.address + operation.length), operation)
         for operation in use.operations
     ]
-    if all(span[1] <= other[0] for span, other in pairwise(spans)):  # One behind the other, as nearly always.
+    if all(span[1] <= other[0] for span, other in pairwise(spans)):  # in order and disjoint, as nearly always
         return [span for span in spans if span[0] < span[1]]
     later = IntervalSet()
     transferred: list[tuple[int, int, Operation]] = []

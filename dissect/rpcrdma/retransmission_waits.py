@@ -1,10 +1,9 @@
-"""How long RPCs waited for retransmissions, and of which part of their time that was.
+"""How long RPCs waited for retransmissions, and which part of their latency that was.
 
-Each wait is the overlap of an RPC's Operations with the recovery intervals of their connection and direction
-(``transport.recoveries``), taken out of the part of the latency in which it lies.  A loss at the end of a burst leaves
-nothing behind it that would show it, and where it happened before the capture point only the retransmission is there:
-it is recognised by the length of the pause, which is that of a timer of the sender.
-"""
+A wait is the overlap of an RPC's Operations with the recovery intervals of their connection and direction
+(``transport.recoveries``); it is taken out of the part of the latency it falls into.  If the end of a burst is lost, no
+later packet shows the loss, and if it was lost before the capture point, only the retransmission is captured: such a
+loss is inferred from a pause as long as one of the sender's timers."""
 
 from __future__ import annotations
 
@@ -37,24 +36,24 @@ from .rpc_table import RpcRows
 from .rpcs import Latency, Rpc
 
 MAX_INFERRED = 1024
-"""Inferred losses that are remembered of a connection."""
+"""Inferred losses remembered per connection."""
 SLACK = 0.125
-"""Share of its timer by which a pause may be longer, and still be that of the timer: those of Linux, by which rxe
-retransmits, end up to an eighth late."""
+"""Share of a timer's duration by which it may expire late: Linux timers, which rxe uses to retransmit, are up to an
+eighth late."""
 EARLY = 8_000_000
-"""Nanoseconds by which it may be shorter: two jiffies of 4 ms, since Linux rounds down to jiffies, the first of which
-has begun already."""
+"""Nanoseconds by which a timer may expire early: two jiffies of 4 ms, as Linux rounds down to jiffies and the first has
+already begun."""
 MAX_LATE = 3
-"""Times; nearly any pause is as long as more of them, each of them late."""
+"""Expirations whose lateness adds up; with more, nearly any pause would match."""
 SLACK_TCP = 0.3
-"""TCP's timers have the round trip in them, with what acknowledgements are delayed (RFC 6298, 2)."""
+"""As ``SLACK``, for TCP: its timers include the round trip and the delay of acknowledgements (RFC 6298, 2)."""
 
 
 _NO_FRAMES = np.empty(0, np.int64)
 
 
 class TransportWaits(Protocol):
-    """What the health of a connection's transport tells."""
+    """What the health of a connection's transport provides."""
 
     @property
     def recoveries(self) -> Recoveries | None: ...
@@ -72,18 +71,18 @@ class _Rpcs(NamedTuple):
     moments: Int64s
     """``LatencyMoments``, (8, n)."""
     frames: Int64s
-    """The first RDMA Read, the first RDMA Write, 0 without one; the reply: (3, n)."""
+    """First frame of the first RDMA Read, of the first RDMA Write (0 without one), of the reply; (3, n)."""
 
 
 class _Result(NamedTuple):
     waited: Int64s
-    """Of each RPC."""
+    """Nanoseconds that each RPC waited."""
     parts: Int64s
-    """What is taken out of call, reads, server, writes and reply, (5, n)."""
+    """Nanoseconds taken out of call, reads, server, writes and reply, (5, n)."""
 
 
 def charge_objects(rpcs: Sequence[Rpc], connection: Connection, transport: TransportWaits) -> None:
-    """Note what RPCs of one connection waited."""
+    """Charge RPC objects of one connection for their waits: sets ``retransmission_delay`` and changes ``latency``."""
     recoveries = transport.recoveries
     least = _least(transport)
     chosen = [rpc for rpc in rpcs if recoveries or (rpc.latency is not None and rpc.latency.server >= least)]
@@ -113,7 +112,7 @@ def charge_objects(rpcs: Sequence[Rpc], connection: Connection, transport: Trans
 
 
 def charge_rows(rpcs: RpcRows, transports: Callable[[int], TransportWaits]) -> None:
-    """The same of rows; ``transports`` gives what is known of a connection, by its number."""
+    """Charge row RPCs for their waits; ``transports`` gives the transport of a connection by its number."""
     connections, waited = rpcs.rows["connection"], rpcs.rows["latency_server"]
     order = connections.argsort(kind="stable")
     starts = stretches(connections[order])
@@ -152,14 +151,14 @@ def _extents(rpcs: RpcRows) -> tuple[Int64s, Int64s]:
 
 
 def _note_waits(rpcs: RpcRows, rows: Rows, mine: Int64s, recoveries: Recoveries) -> None:
-    """The same of some of ``rows`` whose latency is not known."""
+    """Note the waits of some of ``rows`` whose latency is unknown."""
     part = rows.take(mine)
     waits = recoveries.waits(_row_spans(part, _transfers(rpcs, part)))
     np.add.at(rows["latency_retransmission"], mine[waits.rpc], waits.end - waits.start)
 
 
 def _charge_rows(rpcs: RpcRows, number: int, mine: Int64s, transport: TransportWaits) -> None:
-    """Some of connection ``number``."""
+    """Charge row RPCs ``mine`` of connection ``number`` for their waits."""
     rows = rpcs.rows
     part = rows.take(mine)
     transfers = _transfers(rpcs, part)
@@ -178,12 +177,12 @@ def _charge_rows(rpcs: RpcRows, number: int, mine: Int64s, transport: TransportW
 
 
 def _least(transport: TransportWaits) -> int:
-    """Nanoseconds of the shortest pause that may be a timer's."""
+    """Nanoseconds of the shortest pause that can be one of the timers."""
     return min(map(_shortest, (*transport.timers(0), *transport.timers(1))), default=ANY_TIME)
 
 
 def _shortest(timer: Timer) -> int:
-    """Nanoseconds of a pause in which it may have expired."""
+    """Nanoseconds of the shortest pause after which the timer may have expired."""
     return timer.duration - (0 if timer.doubles else EARLY)
 
 
@@ -195,7 +194,7 @@ def _object_spans(rpcs: Sequence[Rpc]) -> list[tuple[int, ...]]:
     for index, rpc in enumerate(rpcs):
         reply = rpc.reply.operation if rpc.reply is not None else None
         for operation in rpc.data_operations:
-            # Who sends the reply had got all that the other end sent.
+            # The sender of the reply had received everything from the other end.
             answered = reply is not None and (operation.kind is READ or operation.initiator != reply.initiator)
             limit = reply.first_time if reply is not None and answered else ANY_TIME
             spans += [(index, *span, limit) for span in spans_of(operation)]
@@ -221,7 +220,7 @@ def _object_columns(rpcs: Sequence[Rpc]) -> _Rpcs:
 
 
 def _of(waits: Waits, chosen: Sequence[int]) -> Waits:
-    """Those of some RPCs, which are counted anew."""
+    """The waits of some RPCs, renumbered by their index in ``chosen``."""
     if not len(waits.rpc):
         return waits
     wanted = np.array(chosen, np.int64)
@@ -321,7 +320,7 @@ def _charged(rpcs: _Rpcs, waits: Waits, connection: Connection, transport: Trans
 def _inferred(
     rpcs: _Rpcs, waits: Waits, connection: Connection, transport: TransportWaits
 ) -> list[tuple[int, int, int]]:
-    """RPC, begin and end of waits for what was lost before the capture point with nothing behind it."""
+    """RPC, begin and end of waits for packets that were lost before the capture point with no packet after them."""
     _, sent, read, read_end, written, written_end, answering, _ = rpcs.moments
     reads, writes, reply = rpcs.frames
     never = writes < 0
@@ -342,7 +341,7 @@ def _inferred(
             for at in places(long).tolist():
                 pause = _Pause(int(since[at]), int(until[at]), int(frames[at]), bool(posted[at]))
                 known = (waits.rpc == at) & (waits.end < pause.until) & (waits.end > pause.since)
-                if some(known):  # What came again may have to wait once more.
+                if some(known):  # The retransmission itself may have been lost again.
                     pause = pause._replace(since=int(waits.end[known].max()))
                 seen = _explained(pause, timers, silences, recovering)
                 if seen is None:
@@ -360,15 +359,15 @@ class _Pause(NamedTuple):
     since: int
     until: int
     frame: int
-    """What ended it."""
+    """The frame that ended it."""
     posted: bool
-    """What ended it is the Send that was posted together with the RDMA Writes before it."""
+    """That frame is of the Send posted together with the RDMA Writes before it."""
 
 
 def _explained(
     pause: _Pause, timers: Sequence[Timer], silences: Silences, recovering: bool
 ) -> tuple[int, str, float] | None:
-    """How much of a pause is that of a timer, what shows it, and how sure that is; None where it is none."""
+    """How much of a pause (ns) a timer explains, the evidence, and the confidence; None if no timer does."""
     before = silences.before(pause.frame)
     if before is None:
         return None
@@ -384,7 +383,7 @@ def _explained(
         return None
     rest, expired, total, timer = min(candidates, key=lambda candidate: candidate[0])
     if timer.doubles and not pause.posted and not recovering:
-        return None  # Servers often take 200 ms for other reasons.
+        return None  # Servers often take 200 ms for other reasons than a timer.
     if pause.posted:
         confidence = 0.95 if rest <= _slack(timer, expired) else 0.8
     else:
@@ -397,5 +396,5 @@ def _explained(
 
 
 def _slack(timer: Timer, expired: int) -> float:
-    """Each time it ends late anew."""
+    """Share of the timer's duration by which the pause may be longer, as each expiration can be late."""
     return SLACK_TCP if timer.doubles else SLACK * min(expired, MAX_LATE)

@@ -1,7 +1,7 @@
 """RpcTable: the RPCs that ended in one batch, in columns, in the order in which they ended.
 
-Row RPCs (``machine.py``) exist as rows only, and an ``Rpc`` is made of one when it is wanted; the others come as the
-objects they are, and get a row when that is wanted.  Columns of ``RpcTable.rows`` (NumPy, native order):
+Row RPCs (``machine.py``) exist as rows only, and become an ``Rpc`` when one is asked for; the others are ``Rpc``
+objects, and get a row when one is asked for.  Columns of ``RpcTable.rows`` (NumPy, native order):
 
     number                int64   ``Rpc.number``
     connection            int32   number of the connection; see ``RpcTable.conversation``
@@ -11,7 +11,7 @@ objects they are, and get a row when that is wanted.  Columns of ``RpcTable.rows
                                   operation names, procedure name
     status                int32   index into ``names.statuses``: (status, failed)
     state                 uint8   index into STATES
-    order                 int64   ``Rpc.order``: place among the calls of its direction; 0 without a call
+    order                 int64   ``Rpc.order``: rank among the calls of its direction; 0 without a call
     call_frame            int64   first frame of the call's Send; 0 without a call
     call_last_frame       int64   last frame of the call's Send
     reply_first_frame     int64   first frame of the reply's Send
@@ -20,43 +20,40 @@ objects they are, and get a row when that is wanted.  Columns of ``RpcTable.rows
     call_end              int64   last packet of the call
     reply_time            int64   first packet of the reply; 0 without a reply
     reply_end             int64   last packet of the reply
-    latency               int64   ns; -1 where it is not known.  Its parts add up to it:
+    latency               int64   ns; -1 if unknown.  The sum of its parts:
     latency_call, latency_reads, latency_server, latency_writes, latency_reply   int64   ns; 0 where unknown
     credits_requested     int64   credit value of the call; -1 for none
     credits_granted       int64   credit value of the reply; -1 for none
     call_send, reply_send         int64   bytes of the whole Send; 0 without one
     call_inline, reply_inline     int64   bytes of the Payload stream in the Send
     read_bytes, write_bytes, reply_chunk_bytes        int64   bytes transferred by chunks of this kind
-    read_chunks, write_chunks, reply_chunks           int32   chunks that the call advertised
+    read_chunks, write_chunks, reply_chunks           int32   chunks of this kind that the call advertised
     read_segments, write_segments, reply_segments     int32   their segments
-    retransmissions       int32   packets of it that were retransmitted
-    latency_retransmission        int64   ns; ``Rpc.retransmission_delay``, also where the latency is not known
+    retransmissions       int32   packets of the RPC that were retransmitted
+    latency_retransmission        int64   ns; ``Rpc.retransmission_delay``, also if the latency is unknown
     invalidated           int64   handle that the reply's Send With Invalidate names; -1 for none
     flags                 uint8   FLAG_ bits below
     call_at, reply_at     int64   row RPCs: offset of the Send's first byte in
                                   ``RpcTable.data``; -1 in others
     call_captured, reply_captured                     int32   row RPCs: bytes of the Sends that the capture holds
-    call_run, call_row, reply_run, reply_row          int32   row RPCs: where their Sends are
-                                  among the runs of Sends of the batch; else -1
-    chunks                int32   row RPCs: index into ``RpcRows.chunks``; -1 without chunks, and in others
-    gss_service           int32   row RPCs: of the RPCSEC_GSS credential, for ``credential_of``; 0 for another one;
-                                  -1 in others
-    gss_sequence          int64   row RPCs: its sequence number
-    unfinished            int8    row RPCs: whether the call is truncated inside the last operation of a COMPOUND,
-                                  or before the first; -1 in others
-    transfer              int32   the same where the reply came by one RDMA Write through a Reply chunk of one
-                                  segment, which is the only chunk
+    call_run, call_row, reply_run, reply_row          int32   row RPCs: run of Sends of the batch, and row in it; else
+    -1 chunks                int32   row RPCs: index into ``RpcRows.chunks``; -1 without chunks, and in others
+    gss_service           int32   row RPCs: RPCSEC_GSS procedure and service, for ``credential_of``; 0 without
+    RPCSEC_GSS; -1 in others gss_sequence          int64   row RPCs: its sequence number unfinished            int8
+    row RPCs: whether the call is truncated within the last operation of a COMPOUND, or before the first; -1 in others
+    transfer              int32   as ``chunks`` if the only chunk is a Reply chunk of one segment, filled by one RDMA
+    Write; else -1
 
-A row RPC has both messages, each version 1 and in one packet, whole in the capture or, without RPCSEC_GSS, truncated
-behind the first words of its RPC message, with its RPC header's XID equal to rdma_xid and a status that was read, if it
-was captured; its state is 'complete' or 'error'; a credential of RPCSEC_GSS is one of RFC 2203; neither message has
-immediate data, and the call invalidates no handle; nothing is damaged or ambiguous.  It is noted at most where its
-call is truncated, and that its reply has an earlier time, and so is its frame; then it has no latency.  Its call is
-RDMA_MSG, and so is its reply, if that did not come through a Reply chunk.  Its chunks were transferred in full, each by
+A row RPC has both messages.  Each is version 1, in one packet, and whole in the capture or, without RPCSEC_GSS,
+truncated after the first words of its RPC message; the XID of its RPC header equals rdma_xid, and its status, if
+captured, could be read.  Its state is 'complete' or 'error'; an RPCSEC_GSS credential is as in RFC 2203; neither
+message has immediate data, and the call invalidates no handle; nothing is damaged or ambiguous.  Its notes can only be
+that the call is truncated, and that the reply has an earlier time and frame than the call; it then has no latency.
+Call and reply are RDMA_MSG, unless the reply came through a Reply chunk.  Its chunks were transferred in full, each by
 RDMA Reads or Writes of its own, whose packets may be truncated; see ``ChunkColumns``.
 
-A row RPC of which the capture has the reply alone is of state 'no call'; all else said here holds for it, and it has no
-chunks.  Most that ask for RPCs take it as an object.
+A row RPC may also have a reply only: its state is 'no call', and it has no chunks; the rest holds for it, too.  Most
+users of the table take it as an object.
 """
 
 from __future__ import annotations
@@ -87,7 +84,7 @@ STATES = ("complete", "error", "damaged", "undecidable", "no reply", "no call", 
 ERROR, DUPLICATE = STATES.index("error"), STATES.index(DUPLICATE_REPLY)
 
 FLAG_DAMAGE, FLAG_NOTES, FLAG_TRUNCATED, FLAG_MISSING, FLAG_AMBIGUOUS = 1, 2, 4, 8, 16
-"""It has ``damage``; it has ``notes``; ``contents`` is 'truncated'; it is 'missing'; ``ambiguous``."""
+"""It has ``damage``; has ``notes``; ``contents`` is 'truncated', or 'missing'; ``ambiguous``."""
 FLAG_CHUNKS_TRUNCATED = 32
 """Packets of its RDMA Reads or Writes are truncated, and ``contents`` is 'truncated'."""
 
@@ -159,7 +156,7 @@ PLACES = ("call_at", "reply_at", "call_captured", "reply_captured", "call_run", 
 
 
 class ProcedureNames(NamedTuple):
-    """What an Rpc was called for; all of it as in ``Rpc``."""
+    """What an Rpc calls; fields as in ``Rpc``."""
 
     program: int | None
     version: int | None
@@ -170,11 +167,11 @@ class ProcedureNames(NamedTuple):
 
 
 NO_NAMES = ProcedureNames(None, None, None, None, (), "")
-"""Of an RPC whose call is not in the capture."""
+"""For an RPC whose call is not in the capture."""
 
 
 class RpcNames:
-    """What the rows of many tables share: distinct procedures and statuses."""
+    """Distinct procedures and statuses, shared by the rows of many tables."""
 
     def __init__(self) -> None:
         self.procedures: list[ProcedureNames] = []
@@ -183,7 +180,7 @@ class RpcNames:
         self._statuses: dict[tuple[str, bool], int] = {}
 
     def procedure(self, names: ProcedureNames) -> int:
-        """The index of a procedure, which is added where it is new."""
+        """The index of a procedure; adds it if it is new."""
         code = self._procedures.get(names)
         if code is None:
             code = self._procedures[names] = len(self.procedures)
@@ -191,7 +188,7 @@ class RpcNames:
         return code
 
     def status(self, status: str, failed: bool) -> int:
-        """The index of a status, which is added where it is new."""
+        """The index of a status; adds it if it is new."""
         code = self._statuses.get((status, failed))
         if code is None:
             code = self._statuses[status, failed] = len(self.statuses)
@@ -213,12 +210,12 @@ class RpcRows:
     names: RpcNames
     chunks: ChunkColumns | None = None
     alone: Rows = field(default_factory=lambda: np.empty(0, RPC))
-    """RPC rows of those of which the capture has one message; by connection, behind all others."""
+    """RPC rows of replies without a call, by connection; they come after all others."""
     dropped: bool = False
-    """The bytes are not held any more."""
+    """``drop_contents`` was called."""
 
     def apart(self, rows: Rows) -> RpcRows:
-        """Those of some of the rows, with the rows of their Sends alone, by sender, and without bytes."""
+        """A copy of some of the rows that holds only the rows of their own Sends, one run per sender, and no bytes."""
         rows = rows.copy()
         runs: list[SendRun] = []
         sides = [(side, rows[f"{side}_run"].copy(), rows[f"{side}_row"].copy()) for side in ("call", "reply")]
@@ -237,7 +234,7 @@ class RpcRows:
         return RpcRows(rows, np.empty(0, np.uint8), runs, self.conversations, self.names, chunks, dropped=True)
 
     def drop_contents(self) -> None:
-        """Let go of the bytes."""
+        """Free the bytes of the batch."""
         self.dropped = True
         self.data = np.empty(0, np.uint8)
         for run in self.runs:
@@ -247,7 +244,7 @@ class RpcRows:
 
 
 class RpcTable(MadeSequence[Rpc]):
-    """The RPCs of one batch.  As a sequence it makes Rpcs of row RPCs, a new one each time."""
+    """The RPCs of one batch.  As a sequence it makes an Rpc of a row RPC anew for each access."""
 
     def __init__(
         self,
@@ -256,7 +253,7 @@ class RpcTable(MadeSequence[Rpc]):
         places: Int64s | None = None,
         names: RpcNames | None = None,
     ) -> None:
-        """``objects``: None for each of ``source.alone``; ``places``: of ``objects``, in the table."""
+        """``objects``: has None for each of ``source.alone``; ``places``: the rows of ``objects`` in the table."""
         self.names = source.names if source is not None else names or RpcNames()
         self._from = source
         count = len(objects) + (len(source.rows) if source is not None else 0)
@@ -266,14 +263,14 @@ class RpcTable(MadeSequence[Rpc]):
         self.is_row: NDArray[np.bool_] = np.ones(count, np.bool_)
         self.is_row[self.places] = False
         self.row_places: Int64s = self.is_row.nonzero()[0]
-        """Rows of the others, ascending."""
+        """Rows of the other RPCs, ascending."""
         self.only_rows: Rows = source.rows if source is not None else np.empty(0, RPC)
-        """RPC rows of these alone."""
+        """RPC rows of ``row_places``."""
         self._rows: Rows | None = None
 
     @staticmethod
     def of_ended(objects: list[Rpc], source: RpcRows | None, places: Int64s) -> RpcTable:
-        """All in the order in which they ended, as both are; ``places``: where ``objects`` did in that of events."""
+        """All RPCs in the order in which they ended; ``places``: of ``objects``, in the order of events."""
         if source is None:
             return RpcTable(objects)
         of_objects, alone = np.array([rpc.number for rpc in objects], np.int64), source.alone
@@ -287,14 +284,14 @@ class RpcTable(MadeSequence[Rpc]):
 
     @staticmethod
     def joined(table: RpcTable, later: Sequence[Rpc]) -> RpcTable:
-        """With RPCs that ended after all of the table, which are objects."""
+        """The table with ``later`` appended: RPCs that ended after all of it, as objects."""
         if not later:
             return table
         places = np.arange(len(later)) + len(table)
         return RpcTable([*table._objects, *later], table._from, np.concatenate((table.places, places)), table.names)
 
     def selected(self, mask: NDArray[np.bool_]) -> RpcTable:
-        """Those rows for which it is true, in their order."""
+        """The RPCs for which ``mask`` is true, in the same order."""
         if mask.all():
             return self
         source, kept = None, mask[self.places]
@@ -306,28 +303,28 @@ class RpcTable(MadeSequence[Rpc]):
 
     @cached_property
     def objects(self) -> list[Rpc]:
-        """The RPCs that are no pairs of rows: those that ended as objects, and those with one message."""
+        """The RPCs that are not pairs of rows: those that ended as objects, and replies without a call."""
         alone = iter(self.rpcs_of(self._from.alone) if self._from is not None else ())
         return [next(alone) if rpc is None else rpc for rpc in self._objects]
 
     @property
     def unusual(self) -> list[Rpc]:
-        """Those of ``objects`` that are no rows; the others have neither damage, notes nor chunks."""
+        """Those of ``objects`` that ended as objects; the others have neither damage, notes nor chunks."""
         return [rpc for rpc in self._objects if rpc is not None]
 
     @property
     def _is_alone(self) -> NDArray[np.bool_]:
-        """Which of ``objects`` are rows with one message."""
+        """Which of ``objects`` are rows: replies without a call."""
         return np.array([rpc is None for rpc in self._objects], np.bool_)
 
     @property
     def origin(self) -> RpcRows | None:
-        """What the row RPCs are of; None where there are none."""
+        """The RpcRows that the table was made of; None if it has no row RPCs."""
         return self._from
 
     @property
     def rows(self) -> Rows:
-        """RPC rows of all."""
+        """RPC rows of all RPCs."""
         if self._rows is None:
             if len(self._objects):
                 self._rows = np.zeros(len(self.is_row), RPC)
@@ -343,7 +340,7 @@ class RpcTable(MadeSequence[Rpc]):
 
     @cached_property
     def waiting(self) -> Int64s:
-        """``Rpc.waiting`` of all; -1 where it is not known.  Without a latency it is a lower bound."""
+        """``Rpc.waiting`` of all, ns; -1 if unknown.  Without a latency it is a lower bound."""
         waiting = self.rows["latency"].astype(np.int64)
         for row, rpc in zip(self.places.tolist(), self._objects, strict=True):
             if rpc is not None and rpc.outstanding is not None:
@@ -351,27 +348,27 @@ class RpcTable(MadeSequence[Rpc]):
         return waiting
 
     def conversation(self, number: int) -> Conversation:
-        """The conversation on the connection with this number, of which an RPC is in the table."""
+        """The conversation on the connection with this number; the table has to have an RPC of it."""
         conversation = self._from.conversations.get(number) if self._from is not None else None
         return self._conversations[number] if conversation is None else conversation
 
     @cached_property
     def _conversations(self) -> dict[int, Conversation]:
-        """The conversations of the RPCs that are objects, by connection."""
+        """The conversations of the RPCs that are objects, by connection number."""
         return {rpc.connection.number: rpc.conversation for rpc in self.unusual}
 
     @property
     def chunks(self) -> ChunkColumns:
-        """The chunks of the row RPCs, some of which have any."""
+        """The chunks of the row RPCs; some of these must have any."""
         assert self._from is not None and self._from.chunks is not None
         return self._from.chunks
 
     def long_replies(self, transfers: Int64s) -> list[LongReply]:
-        """How the replies of row RPCs came, which have these ``transfer``s."""
+        """How the replies of row RPCs came; ``transfers``: their ``transfer`` columns."""
         return self.chunks.long_replies(transfers) if len(transfers) else []
 
     def advertised(self, rows: Rows) -> Int64s:
-        """Bytes of the Read, Write and Reply chunks of some row RPCs, (n, 3)."""
+        """Bytes of the Read, Write and Reply chunks that row RPCs advertise, (n, 3)."""
         advertised = np.zeros((len(rows), 3), np.int64)
         if self._from is not None and self._from.chunks is not None:
             there = rows["chunks"] >= 0
@@ -379,7 +376,7 @@ class RpcTable(MadeSequence[Rpc]):
         return advertised
 
     def offered(self, places: Int64s) -> Int64s:
-        """Bytes of the Read chunks of some rows, and of their other chunks, (n, 2), of those that were used."""
+        """Bytes of the Read chunks, and of all other chunks, that some RPCs advertise and use, (n, 2)."""
         offered = np.zeros((len(places), 2), np.int64)
         is_row = self.is_row[places]
         rows = take(self.rows, places[is_row])
@@ -393,7 +390,7 @@ class RpcTable(MadeSequence[Rpc]):
         return offered
 
     def row_notes(self) -> Iterator[tuple[int, tuple[str, ...]]]:
-        """The row RPCs that are noted, by their rows, with their notes."""
+        """The row RPCs that have notes: row and notes."""
         mine = (self.only_rows["flags"] & FLAG_NOTES).nonzero()[0]
         columns = (self.only_rows[name][mine].tolist() for name in ("procedure", "unfinished", "latency"))
         for row, procedure, unfinished, latency in zip(self.row_places[mine].tolist(), *columns, strict=True):
@@ -401,7 +398,7 @@ class RpcTable(MadeSequence[Rpc]):
 
     @property
     def long_rows(self) -> Int64s:
-        """Rows of the row RPCs whose reply came through the Reply chunk, ascending."""
+        """Rows of the row RPCs whose reply came through a Reply chunk, ascending."""
         if self._from is None or self._from.chunks is None:
             return np.empty(0, np.int64)
         chunks = self.only_rows["chunks"]
@@ -409,8 +406,8 @@ class RpcTable(MadeSequence[Rpc]):
         return take(self.row_places, there[self._from.chunks.results[chunks[there]] >= 0])
 
     def with_readable_rows(self, connections: Collection[int] = (), truncated: bool = True) -> RpcTable:
-        """The same, where RPCs with chunks are objects but for those that have a ``transfer``, and so are those with
-        RPCSEC_GSS, or a truncated message, if ``truncated`` is false, and all of these connections."""
+        """The table with more RPCs as objects: those with chunks but without a ``transfer``, with RPCSEC_GSS, on one of
+        ``connections``, and, unless ``truncated``, with a truncated message."""
         rows = self.only_rows
         many = ((rows["chunks"] >= 0) & (rows["transfer"] < 0)) | (rows["gss_service"] > 0)
         if not truncated:
@@ -429,7 +426,7 @@ class RpcTable(MadeSequence[Rpc]):
 
     @property
     def data(self) -> Bytes:
-        """What ``call_at`` and ``reply_at`` of row RPCs are offsets in; empty where contents are not kept."""
+        """The bytes that ``call_at`` and ``reply_at`` of row RPCs are offsets in; empty if contents are not kept."""
         return self._from.data if self._from is not None else np.empty(0, np.uint8)
 
     def made(self, index: int) -> Rpc:
@@ -440,7 +437,7 @@ class RpcTable(MadeSequence[Rpc]):
         return made(self._from, self.only_rows[row : row + 1])[0]
 
     def rpcs_of(self, rows: Rows) -> list[Rpc]:
-        """The RPCs of some of ``only_rows``."""
+        """Rpcs made of some of ``only_rows``."""
         return made(self._from, rows) if self._from is not None else []
 
     def __len__(self) -> int:
@@ -459,7 +456,7 @@ class RpcTable(MadeSequence[Rpc]):
 
 
 TOGETHER = 1024
-"""Rpcs that are made at once where all are wanted."""
+"""Number of Rpcs made at once if all are wanted."""
 _EMPTY = memoryview(b"")
 _MADE_OF = (
     "number", "connection", "caller", "xid", "procedure", "status", "state", "order", "latency",
@@ -470,7 +467,7 @@ _MADE_OF = (
 
 
 def each_made(source: RpcRows, rows: Rows) -> Iterator[Rpc]:
-    """The same, more and more at once: often the first few are enough."""
+    """``made``, in batches of growing size: often the first few are enough."""
     first, count = 0, 1
     while first < len(rows):
         yield from made(source, rows[first : first + count])
@@ -478,7 +475,7 @@ def each_made(source: RpcRows, rows: Rows) -> Iterator[Rpc]:
 
 
 def made(source: RpcRows, rows: Rows) -> list[Rpc]:
-    """The Rpcs of some rows."""
+    """Rpcs made of some rows of ``source``."""
     data = _EMPTY if source.dropped else source.data.data
     procedures, statuses = source.names.procedures, source.names.statuses
     calls = _operations(source.runs, rows["call_run"], rows["call_row"])
@@ -561,7 +558,7 @@ def _notes(names: ProcedureNames, unfinished: int, latency: int) -> tuple[str, .
 
 
 def _operations(runs: list[SendRun], run: NDArray[np.int32], row: NDArray[np.int32]) -> list[Operation | None]:
-    """None where the capture does not have the message."""
+    """The Operations of Sends; None if the capture does not have the message."""
     return [
         runs[run_at].operation(at) if run_at >= 0 else None
         for run_at, at in zip(run.tolist(), row.tolist(), strict=True)

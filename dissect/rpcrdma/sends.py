@@ -1,8 +1,7 @@
-"""Messages in columns: what a batch's Sends of one packet say, all of them read at once.
+"""What a batch's one-packet Sends say, read in columns, all at once.
 
 ``transport_header.decode_header``, ``onc.rpc_header``, ``outcome`` and ``onc.compound`` read one message, whatever is
-in it; a property test holds the two ways equal.  What is unusual is left to them.
-"""
+in it; anything unusual is left to them.  A property test holds both ways equal."""
 
 from __future__ import annotations
 
@@ -37,44 +36,45 @@ from .messages import HEADER
 from .rpc_table import NO_NAMES, ProcedureNames, RpcNames
 
 SHORTEST_CALL = 40
-"""Of the RPC message."""
+"""Bytes of an RPC call message with empty credential and verifier."""
 SHORTEST_REPLY = 24
 _WORDS = 7
-"""Of a header without chunks."""
+"""Words of a transport header without chunks."""
 _BARE = 0, 1, -1, RDMA_MSG, 0, 0, 0
-"""In their place where there is no header: ``transport_header.record_header``."""
+"""What stands in for a missing header: as ``transport_header.record_header``."""
 _RPC_WORDS = 8
-"""That are read of every RPC message: to the length of a call's credential."""
+"""Words read of every RPC message: up to the length of a call's credential."""
 UNKNOWN = -1 << 32
-"""In place of a word of results: whether the call was executed is not captured."""
+"""Stands in for the first word of results if it is not captured whether the call was executed."""
 MAX_NAMES = 1 << 14
-"""Distinct procedures and statuses that are remembered."""
+"""Distinct procedures and statuses remembered."""
 
 
 class SendColumns(NamedTuple):
-    """One row for each Send."""
+    """One row per Send."""
 
     words: Int64s
-    """The first words, (n, 7); zeros where the bytes of all frames end."""
+    """The first words, (n, 7); zeros beyond the end of the batch's bytes."""
     usual: NDArray[np.bool_]
     """An RDMA_MSG or RDMA_NOMSG of version 1."""
     call: NDArray[np.bool_]
-    """A usual call; its arguments begin at ``arguments``, -1 where it is truncated before them."""
+    """A usual call; its arguments begin at ``arguments``, which is -1 if it is truncated before them."""
     reply: NDArray[np.bool_]
     """A usual reply: accepted, with results or without; or one through a Reply chunk."""
     refused: Int64s
-    """Of a usual reply the accept_stat with which it has no results; 0 for none."""
+    """The accept_stat of a usual reply that reports an error and has no results; 0 for others."""
     listed: NDArray[np.bool_]
     """It has chunks."""
     header: Int64s
     """Bytes of the transport header."""
     rpc: Int64s
-    """The words behind it, (n, 8)."""
+    """The first words after the transport header, (n, 8)."""
     arguments: Int64s
     results: Int64s
-    """Offset of what follows the header of an accepted reply."""
+    """Offset of what follows the RPC header of an accepted reply."""
     service: Int64s
-    """Of the RPCSEC_GSS credential of a call, for ``credential_of``, and its sequence number; 0 for none."""
+    """Of the RPCSEC_GSS credential of a call: procedure and service, for ``credential_of``, and sequence number; 0
+    without one."""
     sequence: Int64s
     verified: NDArray[np.bool_]
     """A reply with an RPCSEC_GSS verifier."""
@@ -83,9 +83,9 @@ class SendColumns(NamedTuple):
     truncated: NDArray[np.bool_]
     """The capture holds only its beginning."""
     counts: Int64s
-    """How many of these are in its Read list, its Write chunk and its Reply chunk, (n, 3)."""
+    """Number of segments in its Read list, its Write chunk and its Reply chunk, (n, 3)."""
     segments: Rows
-    """SEGMENT rows of all Sends, in their order."""
+    """SEGMENT rows of all Sends, in order."""
 
     @property
     def xids(self) -> Int64s:
@@ -103,15 +103,15 @@ class SendColumns(NamedTuple):
 
     @property
     def firsts(self) -> Int64s:
-        """The first segment of each Send, and one more: where the last ones end."""
+        """Index of the first segment of each Send, and at the end the number of segments."""
         return np.append(0, np.cumsum(sum(self.counts.T)))
 
 
 def read_sends(
     data: Bytes, at: Int64s, size: Int64s, truncated: NDArray[np.bool_], bare: NDArray[np.bool_] | None = None
 ) -> SendColumns:
-    """Read the Sends at ``data[at[i]:at[i] + size[i]]``; ``truncated``: those of which these are only the first bytes;
-    ``bare``: those without a transport header, records of TCP."""
+    """Read the Sends at ``data[at[i]:at[i] + size[i]]``; ``truncated``: Sends that have more bytes than that;
+    ``bare``: Sends without a transport header, records of RPC over TCP."""
     header = np.full(len(at), HEADER)
     if bare is not None:
         header[bare] = 0
@@ -142,7 +142,7 @@ def read_sends(
     same = rpc[:, 0] == words[:, 0]
     call = inline & known & same & (rpc[:, 1] == CALL) & ((rpc[:, 2] == RPC_VERSION) | (there < 12))
     call &= rpc[:, 7] <= MAX_AUTH
-    # Of some the program is there, but not the procedure.
+    # Leave out calls that have the program, but not the procedure.
     call &= np.where(truncated, (there >= 8) & ((there < 16) | (there >= 24)), there >= SHORTEST_CALL)
     call &= ~truncated | (rpc[:, 6] != RPCSEC_GSS)
     service, sequence = _secured(data, at + header, rpc, call)
@@ -156,7 +156,7 @@ def read_sends(
     headed &= arguments <= end
     call &= headed | truncated
     arguments[call & ~headed] = -1
-    # Accepted, with an empty AUTH_NONE verifier, or with one of RPCSEC_GSS.
+    # Accepted, with an empty AUTH_NONE verifier, or an RPCSEC_GSS verifier.
     accepted = inline & known & same & (rpc[:, 1] == REPLY) & (rpc[:, 2] == MSG_ACCEPTED)
     accepted &= there >= np.where(truncated, 8, SHORTEST_REPLY)
     reply = accepted & (rpc[:, 3] | rpc[:, 4] == 0)
@@ -177,18 +177,19 @@ def read_sends(
 
 
 def _clear(rpc: Int64s, there: Int64s, truncated: Int64s) -> None:
-    """Words of truncated messages that are not ``there`` are 0, as in most; program, version and procedure are -1."""
+    """Set words that truncation cut off to 0, as in most messages; program, version and procedure to -1."""
     if not len(truncated):
         return
     missing = np.arange(4, 4 * _RPC_WORDS + 4, 4) > there[truncated, np.newaxis]
     calls = rpc[truncated, 1] != REPLY
-    missing[:, 6] |= calls & missing[:, 7]  # A credential's flavor says nothing without its length.
+    missing[:, 6] |= calls & missing[:, 7]  # A credential's flavor is useless without its length.
     filled = np.where(calls[:, np.newaxis], (0, 0, 0, -1, -1, -1, 0, 0), 0)
     rpc[truncated] = np.where(missing, filled, rpc[truncated])
 
 
 def _secured(data: Bytes, start: Int64s, rpc: Int64s, call: NDArray[np.bool_]) -> tuple[Int64s, Int64s]:
-    """Service, for ``credential_of``, and sequence number of RPCSEC_GSS credentials; calls with others are none."""
+    """Procedure and service, for ``credential_of``, and sequence number of RPCSEC_GSS credentials; unmarks calls with
+    unusual ones."""
     service, sequence = np.zeros(len(rpc), np.int64), np.zeros(len(rpc), np.int64)
     rows = (call & (rpc[:, 6] == RPCSEC_GSS)).nonzero()[0]
     if len(rows):
@@ -201,7 +202,7 @@ def _secured(data: Bytes, start: Int64s, rpc: Int64s, call: NDArray[np.bool_]) -
 
 
 def _words_at(data: Bytes, at: Int64s, count: int) -> Int64s:
-    """So many words from each place on; zeros where the bytes end."""
+    """``count`` words from each offset on; zeros beyond the end of ``data``."""
     width = 4 * count
     near = at > len(data) - width
     if not near.any():
@@ -215,12 +216,12 @@ def _words_at(data: Bytes, at: Int64s, count: int) -> Int64s:
 
 
 def _name(program: int, version: int, procedure: int) -> str:
-    """'' for a program that is not captured."""
+    """The name of a procedure; '' for a program that is not captured."""
     return procedure_name(program, version, procedure) if program >= 0 else ""
 
 
 class CallNames:
-    """Names what usual calls ask for and replies say; every distinct one once."""
+    """Names the procedures of usual calls and the statuses of replies; each distinct one once."""
 
     def __init__(self) -> None:
         self.names = RpcNames()
@@ -230,17 +231,18 @@ class CallNames:
 
     @property
     def full(self) -> bool:
-        """It has so many that a new one should take over."""
+        """It holds so much that a new one should replace it."""
         return self._sequences.full or len(self._procedures) + len(self._statuses) > MAX_NAMES
 
     def procedures(
         self, data: Bytes, sends: SendColumns, calls: Int64s, ends: Int64s, reduced: Int64s
     ) -> tuple[Int64s, NDArray[np.bool_]]:
-        """Of the rows ``calls`` the index into ``names.procedures``; -1 for a COMPOUND that is unusual.
+        """By row of ``calls``: the index into ``names.procedures``, -1 for a COMPOUND that is unusual; and whether it
+        is a COMPOUND that ends within the last of these operations, or before the first.
 
-        ``ends``: of the Sends in ``data``, one for each of these rows; ``reduced``: where a Read chunk took data out,
-        -1 for nowhere.  What RPCSEC_GSS encrypts, or sends for its contexts, has no operations, nor what ends before
-        its arguments.  And which are COMPOUNDs that end inside the last of these operations, or before the first.
+        ``ends``: where the Sends end in ``data``; ``reduced``: where a Read chunk took data out, -1 for nowhere; one
+        entry per row of ``calls``.  There are no operations in what RPCSEC_GSS encrypts or sends for its contexts, and
+        in what ends before its arguments.
         """
         sealed = (sends.service[calls] >= GSS_PRIVACY) | (sends.arguments[calls] < 0)
         unfinished = np.zeros(len(calls), np.bool_)
@@ -283,10 +285,10 @@ class CallNames:
         return index
 
     def statuses(self, procedures: Int64s, results: Int64s) -> Int64s:
-        """The index into ``names.statuses``; -1 where the reply is unusual.
+        """By reply: the index into ``names.statuses``; -1 if it is unusual.
 
-        Of replies to ``procedures``, by the first word of their ``results``; -1 where they have none, UNKNOWN, and
-        where they are refused ``~accept_stat``.
+        ``procedures``: indices of the calls' procedures; ``results``: the first word of the results, -1 without any,
+        UNKNOWN, or ``~accept_stat`` of a reply that reports an error.
         """
         first, each = distinct(procedures, results)
         indices = [
@@ -305,7 +307,7 @@ class CallNames:
             elif word == UNKNOWN or names.program is None or names.version is None or names.procedure is None:
                 index = self.names.status("", False)
             elif names.program == NLM:
-                index = -1  # The status stands behind a cookie.
+                index = -1  # The status follows a cookie.
             else:
                 body = pack(">I", word) if word >= 0 else b""
                 status = reply_status(names.program, names.version, names.procedure, body, 0, len(body))
