@@ -1,4 +1,4 @@
-"""Operation: one RDMA verb as its initiator meant it, whichever transport carried it."""
+"""Operation: one RDMA verb as its initiator issued it, whichever transport carried it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Kind(IntEnum):
 
 
 SEND, WRITE, READ, ATOMIC = Kind
-"""The same, for those who ask often: Python 3.11 takes long to find a member of an enumeration."""
+"""The members of Kind, for hot paths: Python 3.11 is slow to look up a member of an enumeration."""
 
 
 class Piece(NamedTuple):
@@ -31,11 +31,11 @@ class Piece(NamedTuple):
     length: int
     """Bytes on the wire."""
     captured: int
-    """Bytes in the capture; fewer than ``length`` where the frame was truncated."""
+    """Bytes in the capture; fewer than ``length`` if the frame was truncated."""
     frame: int
     data: Bytes
     offset: int
-    """Of the first byte, in ``data``."""
+    """Of its first byte in ``data``."""
 
 
 @dataclass(slots=True, eq=False)
@@ -44,19 +44,19 @@ class Payload:
 
     length: int = 0
     seen: int = 0
-    """Bytes that captured frames carried, each counted once; below ``length`` there are gaps."""
+    """Bytes that captured frames carried, each counted once; fewer than ``length`` if there are gaps."""
     truncated: bool = False
-    """The capture truncated some frame (snaplen)."""
+    """The capture truncated a frame (snaplen)."""
     stretch: tuple[Bytes, Rows, int, int] | None = None
-    """``(data, rows, first, behind)``: rows [first, behind) carry it from byte 0 on.  It becomes a run when runs are
-    read: those of most payloads never are, and to take the rows out takes longer than all else here."""
+    """``(data, rows, first, behind)``: rows [first, behind) carry the payload from byte 0 on.  Becomes a run only when
+    ``runs`` is read: most payloads' never are, and cutting out the rows would be the slowest part of making one."""
     only: tuple[Bytes, int, int] | None = None
-    """``(data, start, end)`` of the captured bytes where a single packet carries all, the short way to them."""
+    """``(data, start, end)`` of the captured bytes if a single packet carries all: a shortcut."""
     _runs: list[tuple[int, Bytes, Rows]] | None = None
 
     @property
     def runs(self) -> list[tuple[int, Bytes, Rows]]:
-        """``(at, data, rows)``: PACKET rows that follow each other without a gap, the first of them at byte ``at``.
+        """``(at, data, rows)``: PACKET rows that follow each other without a gap, from byte ``at`` on.
 
         Runs do not overlap.  The list is the payload's own.
         """
@@ -69,11 +69,11 @@ class Payload:
         return self._runs
 
     def drop(self) -> None:
-        """Let go of the bytes."""
+        """Free the bytes."""
         self._runs = self.stretch = self.only = None
 
     def pieces(self) -> Iterator[Piece]:
-        """The stretches, frame by frame, ascending."""
+        """The payload frame by frame, in ascending order."""
         for at, data, rows in sorted(self.runs, key=lambda run: run[0]):
             reached = at
             for length, captured, frame, offset in zip(
@@ -101,7 +101,7 @@ class Payload:
         return gaps
 
     def own_rows(self) -> None:
-        """Hold no rows of other Operations."""
+        """Copy the rows of this payload, so that those of other Operations can be freed."""
         if self.stretch is not None:
             data, rows, first, behind = self.stretch
             mine = rows if behind - first == len(rows) else rows[first:behind]
@@ -110,7 +110,7 @@ class Payload:
             self._runs = [(at, data, owned(rows)) for at, data, rows in self._runs]
 
     def detach(self) -> None:
-        """Hold a copy of the bytes, not the batches of frames that they came in."""
+        """Copy the bytes, so that the batches of frames they came in can be freed."""
         if self.only is not None:
             data, start, end = self.only
             self.only = own_data, _, _ = data[start:end].copy(), 0, end - start
@@ -133,11 +133,11 @@ class Payload:
 
     @property
     def whole(self) -> bool:
-        """Every byte is in the capture: no gap, no truncated frame."""
+        """Every byte is in the capture: there is no gap and no truncated frame."""
         return self.seen == self.length and not self.truncated
 
     def first(self) -> tuple[memoryview, int, int]:
-        """``(data, start, end)`` of the captured bytes that the first packet carried; none where it is missing."""
+        """``(data, start, end)`` of the captured bytes of the first packet; empty if it is missing."""
         if self.only is not None:
             whole, start, end = self.only
             return whole.data, start, end
@@ -151,9 +151,9 @@ class Payload:
         return piece.data.data, piece.offset, piece.offset + piece.captured
 
     def prefix(self) -> tuple[memoryview, int, int]:
-        """``(data, start, end)`` of the bytes available from the start on, without a gap.
+        """``(data, start, end)`` of the captured bytes before the first gap.
 
-        Copies only where more than one frame carried them.
+        Copies only if more than one frame carried them.
         """
         if self.only is not None:
             whole, start, end = self.only
@@ -173,19 +173,19 @@ class Payload:
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class Operation:
-    """One verb.  Not frozen only because responses and repetitions of a Read arrive after it was issued."""
+    """One verb.  Not frozen, because responses and repetitions of a Read arrive after it was issued."""
 
     kind: Kind
     initiator: int
-    """Which end of the connection issued it: 0 the active side (sent the CM REQ), 1 the passive side."""
+    """The end of the connection that issued it: 0 the active side (sent the CM REQ), 1 the passive side."""
     first_frame: int
     last_frame: int
     first_time: int
-    """Nanoseconds; the first transmission of the first packet (a Read: its request)."""
+    """Nanoseconds; first transmission of the first packet (a Read: of its request)."""
     last_time: int
-    """The first transmission of the last packet (a Read: its last response)."""
+    """First transmission of the last packet (a Read: of its last response)."""
     length: int
-    """Bytes it moves; for Write and Read as the RETH announced."""
+    """Bytes it moves; for Write and Read as announced in the RETH."""
     payload: Payload
     handle: int = 0
     address: int = 0
@@ -196,35 +196,35 @@ class Operation:
     """The R_key or STag that a Send With Invalidate names."""
     immediate: int | None = None
     last_sent: int = 0
-    """Time of the last transmission of any of its packets; 0 where nothing was repeated."""
+    """Nanoseconds; last transmission of any of its packets, 0 if none was repeated."""
     retransmissions: int = 0
-    """Packets of it seen again."""
+    """Number of its packets that were seen again."""
     contradicted: int = 0
-    """The first frame that retransmits one of its packets with other bytes; 0 for none."""
+    """The first frame that retransmits one of its packets with other bytes; 0 if none does."""
     doubtful: frozenset[int] = frozenset()
-    """The frames whose bytes those that came later contradict."""
+    """Frames whose bytes a retransmission contradicts."""
     reused: int = 0
-    """The frame of an earlier request that has the PSN of this one, its sender's error (InfiniBand); 0 for none."""
+    """Frame of an earlier request that has the same PSN by an error of the sender (InfiniBand); 0 if none has."""
     start_known: bool = True
-    """False where its first packet is not in the capture."""
+    """False if its first packet is not in the capture."""
     end_known: bool = True
-    """False where its last packet is not in the capture; ``length`` is then the least it can be."""
+    """False if its last packet is not in the capture; ``length`` is then a lower bound."""
     closed: bool = True
     """False while bytes may still come (a Read whose responses are outstanding)."""
     position: int = 0
-    """iWARP: where it begins in the TCP stream of its initiator."""
+    """iWARP: stream position of its first byte in the initiator's TCP stream."""
     doubted: int = 0
-    """iWARP: a Read of which the response may be that of a later one to the same sink, whose request is not in the
-    capture, unless a reply behind this frame shows that its initiator had not done with it; 0: it is its own."""
+    """iWARP: a frame if the response of this Read may be that of a later Read to the same sink whose request is not in
+    the capture; a reply after that frame shows that the response is its own.  0: it is."""
 
     def contradict(self, contradictions: Mapping[int, int]) -> None:
-        """Frames of it, and those that retransmit the same with other bytes."""
+        """Note frames of its packets, each with the frame that retransmits other bytes."""
         if contradictions:
             self.contradicted = self.contradicted or min(contradictions.values())
             self.doubtful |= contradictions.keys()
 
     def complete_before(self, frame: int) -> None:
-        """Its initiator had taken all bytes: what is retransmitted from that frame on came to nothing."""
+        """Ignore contradictions after ``frame``: its initiator had all bytes by then."""
         if self.contradicted > frame:
             self.contradicted, self.doubtful = 0, frozenset()
 
@@ -235,4 +235,4 @@ class Operation:
 
 
 Delivered = list[tuple[int, Operation]]
-"""Operations with the frame in whose place they stand in the order of events."""
+"""Operations with their places in the order of events, which are frame numbers."""
