@@ -1,4 +1,4 @@
-"""Transport health: what a connection's transport did, whichever transport it was."""
+"""Transport health: how a connection's transport behaved, for every transport."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .connection import OF_TCP, Endpoint
 from .retransmissions import NO_CAUSES, NONE, InferredLoss, Retransmission, Tally
 
 MAX_PENDING = 16384
-"""Requests whose acknowledgement is waited for."""
+"""Requests kept until they are acknowledged."""
 
 READ_REQUEST = 0x0C
 
@@ -29,7 +29,7 @@ _NO_READS = np.empty(0, np.bool_)
 SEEN = np.dtype(
     [
         ("psn", "i8"),  # unwrapped
-        ("end", "i8"),  # PSN behind what it takes: a Read request takes as many as its response has packets
+        ("end", "i8"),  # PSN after it; a Read request takes as many PSNs as its response has packets
         ("time", "i8"),  # nanoseconds
         ("frame", "i8"),
         ("length", "i4"),  # payload bytes
@@ -37,11 +37,11 @@ SEEN = np.dtype(
     ],
     align=True,
 )
-"""A packet of a send queue, one way; of a response that acknowledges nothing ``end`` is ``psn``."""
+"""A packet of a send queue, in one direction; a response that acknowledges nothing has ``end`` equal to ``psn``."""
 
 
 def seen_rows(rows: Rows, psns: Int64s, ends: Int64s, opcode: Rows | int) -> Rows:
-    """SEEN rows of PACKET or SEGMENT rows, copies."""
+    """SEEN rows copied from PACKET or SEGMENT rows."""
     seen = np.empty(len(rows), SEEN)
     seen["psn"], seen["end"], seen["opcode"] = psns, ends, opcode
     for name in ("time", "frame", "length"):
@@ -50,11 +50,11 @@ def seen_rows(rows: Rows, psns: Int64s, ends: Int64s, opcode: Rows | int) -> Row
 
 
 class AnsweredBatch(NamedTuple):
-    """What a batch shows of a queue, of which no RDMA Read waits; see ``Acknowledgements``."""
+    """What a batch shows of a queue that has no open RDMA Read; see ``Acknowledgements``."""
 
     acks: int
     acked: int | None
-    """The highest PSN that was acknowledged; None without a response."""
+    """The highest PSN that was acknowledged; None if there was no response."""
     last_answer: int
     delays: Int64s
     turnarounds: Int64s
@@ -62,15 +62,15 @@ class AnsweredBatch(NamedTuple):
     acknowledged: int
     advancing: int
     largest: int
-    """Requests that one ACK acknowledged."""
+    """The most requests that one ACK acknowledged."""
     reads_outstanding: int
     psns: Int64s
-    """Of requests that are not acknowledged."""
+    """PSNs of requests that are not acknowledged yet."""
     times: Int64s
 
 
 class Acknowledgements:
-    """The answers to what one end initiates."""
+    """The answers to one end's requests."""
 
     __slots__ = (
         "_open_reads",
@@ -91,28 +91,28 @@ class Acknowledgements:
 
     def __init__(self) -> None:
         self.delay = NO_SAMPLES
-        """From a Send or Write packet to what acknowledges it."""
+        """Nanoseconds from a Send or Write packet to what acknowledges it."""
         self.turnaround = NO_SAMPLES
-        """The same, only where the packet was the one that caused the ACK."""
+        """As ``delay``, for packets that caused the ACK themselves."""
         self.read_delay = NO_SAMPLES
-        """From a Read request to its first response."""
+        """Nanoseconds from a Read request to its first response."""
         self.acks = 0
         """ACK packets."""
         self.advancing = self.acknowledged = self.max_acknowledged = 0
-        """ACK packets that acknowledged something; request packets they acknowledged; the most by one."""
+        """ACK packets that acknowledged something; request packets they acknowledged; the most that one did."""
         self.reads_outstanding = 0
         self.acked = -1 << 62
-        """Highest PSN that was acknowledged."""
+        """The highest PSN that was acknowledged."""
         self.last_answer = 0
-        """Nanoseconds; of the last response of any kind."""
+        """Nanoseconds; time of the last response of any kind."""
         self._psns = _NONE
         self._times = _NONE
         self._reads = _NO_READS
         self._open_reads = _NONE
-        """PSN behind the last response of each Read under way."""
+        """For each open Read the PSN after its last response."""
 
     def feed(self, requests: Rows | None, responses: Rows | None, head: int | None, furthest: int | None) -> None:
-        """Take the packets of one batch, SEEN rows; ``head``: PSN expected before it, ``furthest``: behind it."""
+        """Take the SEEN rows of one batch; ``head``: next expected PSN before it, ``furthest``: after it."""
         reads: Rows | None = None
         if requests is not None:
             fresh = self._fresh(requests, head)
@@ -140,7 +140,7 @@ class Acknowledgements:
             self._count_reads(reads, positive, reached, before)
 
     def passed(self, batch: AnsweredBatch) -> None:
-        """The same, where what was pending and what came was counted."""
+        """Take a batch that ``Matched`` has evaluated, including what was pending."""
         if batch.acked is not None:
             self.acks += batch.acks
             self.acked, self.last_answer = batch.acked, batch.last_answer
@@ -158,21 +158,21 @@ class Acknowledgements:
 
     @property
     def pending(self) -> tuple[Int64s, Int64s]:
-        """PSNs and times of the requests without any acknowledgement."""
+        """PSNs and times (ns) of unacknowledged requests."""
         return self._psns, self._times
 
     @property
     def reading(self) -> bool:
-        """RDMA Reads are under way."""
+        """Whether RDMA Reads are open."""
         return len(self._open_reads) > 0
 
     def compact(self) -> None:
-        """Keep no more memory than what is pending needs."""
+        """Free memory that what is pending does not need."""
         if len(self._psns):
             self._psns, self._times, self._reads = self._psns.copy(), self._times.copy(), self._reads.copy()
 
     def _fresh(self, requests: Rows, head: int | None) -> Rows:
-        """The requests that were not seen before."""
+        """The requests that are no repetitions."""
         first = int(requests["psn"][0])
         start = first if head is None else head
         if first >= start and first > self.acked and not some(requests["psn"][1:] < requests["end"][:-1]):
@@ -191,7 +191,7 @@ class Acknowledgements:
             return
         psns, times, reads = self._psns[:covered], self._times[:covered], self._reads[:covered]
         by = reached.searchsorted(psns)
-        if int(by.max()) == len(reached):  # A queue pair number that was used again leaves them out of order.
+        if int(by.max()) == len(reached):  # A reused queue pair number leaves them out of order.
             inside = by < len(reached)
             psns, times, reads, by = psns[inside], times[inside], reads[inside], by[inside]
         delays = np.maximum(positive["time"][by] - times, 0)
@@ -213,7 +213,7 @@ class Acknowledgements:
             self._psns, self._times, self._reads = self._psns[covered:], self._times[covered:], self._reads[covered:]
 
     def _add(self, delays: Int64s, turnarounds: Int64s) -> None:
-        """``turnarounds`` are some of the delays.  Where all are, one object stands for both."""
+        """Add samples; ``turnarounds`` are some of ``delays``.  While all are, one object serves both."""
         if len(turnarounds) == len(delays) and self.turnaround is self.delay:
             self.delay = self.turnaround = added(self.delay, delays)
             return
@@ -224,7 +224,7 @@ class Acknowledgements:
         self.turnaround = added(self.turnaround, turnarounds)
 
     def _count_reads(self, reads: Rows | None, positive: Rows | None, reached: Int64s | None, before: int) -> None:
-        """How many Reads were open when each was issued."""
+        """Note how many Reads were open when each was issued."""
         ends = self._open_reads
         if reads is not None:
             ends = np.concatenate((ends, reads["end"]))[-MAX_PENDING:]
@@ -239,38 +239,38 @@ class Acknowledgements:
 
     @property
     def unanswered(self) -> int:
-        """Requests without any acknowledgement."""
+        """Number of unacknowledged requests."""
         return len(self._psns)
 
     @property
     def first_unanswered(self) -> int:
-        """PSN of the first of them, one behind the last acknowledged where there is none."""
+        """PSN of the first unacknowledged request, or of the next one if there is none."""
         return int(self._psns[0]) if len(self._psns) else self.acked + 1
 
     @property
     def waiting_since(self) -> int | None:
-        """Nanoseconds; when the first of them was sent."""
+        """Nanoseconds; time of the first unacknowledged request."""
         return int(self._times[0]) if len(self._times) else None
 
 
 def _pending(known: NDArray[Value], fresh: NDArray[Value]) -> NDArray[Value]:
-    """The newest of both."""
+    """The newest ``MAX_PENDING`` of both."""
     return (np.concatenate((known, fresh)) if len(known) else fresh)[-MAX_PENDING:]
 
 
 FEWEST = 8
-"""Acknowledgements of either end, to say anything."""
+"""Acknowledgements of either end needed for a judgement."""
 MANY = 64
 APART = 3.0
-"""Times the one delay is longer than the other, to tell the ends apart."""
+"""Ratio of the two ends' delays from which they can be told apart."""
 FAR_APART = 10.0
 ALIKE = 1.5
 LEAST = 1000
-"""Nanoseconds that the delays must differ; captures often have a clock of microseconds."""
+"""Nanoseconds by which the delays must differ; many capture clocks count microseconds."""
 SLOW = 50_000
-"""Nanoseconds; an end that always takes longer hides the network's time behind its own."""
+"""Nanoseconds; an end whose delay is never shorter hides the network's time behind its own."""
 FAST = 5
-"""The share of acknowledgements by whose delay an end is judged: its fastest, but no freak."""
+"""Percentile of acknowledgement delays by which an end is judged: fast, but no outlier."""
 
 MEANINGS = {
     "beside the requester": "latencies are what the client sees; server time includes the network round trip",
@@ -283,7 +283,7 @@ MEANINGS = {
 
 
 def capture_point(requester: Samples, responder: Samples) -> CapturePoint:
-    """The place, from how long either end takes to acknowledge the other's requests; 'requester': the active side."""
+    """Where the capture was taken, by the delays of both ends' acknowledgements; 'requester' is the active side."""
     if requester.count < FEWEST or responder.count < FEWEST:
         few = "client" if requester.count < responder.count else "server"
         seen = min(requester.count, responder.count)
@@ -306,7 +306,7 @@ def capture_point(requester: Samples, responder: Samples) -> CapturePoint:
 
 
 class RecoveryDelays(NamedTuple):
-    """How long recoveries took; None where none shows it."""
+    """How long recoveries took; None if no retransmission shows it."""
 
     loss_to_nak: Distribution | None
     nak_to_retransmission: Distribution | None
@@ -317,7 +317,7 @@ _NO_DELAYS = RecoveryDelays(None, None, None)
 
 
 def recovery_delays(retransmissions: Sequence[Retransmission]) -> RecoveryDelays:
-    """How long retransmissions of what was lost took."""
+    """Distributions of the delays of retransmissions after losses."""
     if not retransmissions:
         return _NO_DELAYS
     real = [retransmission for retransmission in retransmissions if retransmission.lost != "nothing"]
@@ -329,7 +329,7 @@ def recovery_delays(retransmissions: Sequence[Retransmission]) -> RecoveryDelays
 
 
 def read_depth(initiator: Endpoint, responder: Endpoint) -> int | None:
-    """RDMA Reads that ``initiator`` may have open, by what both ends said at set-up (IBA 12.7; RFC 6581)."""
+    """RDMA Reads that ``initiator`` may have open, as both ends declared at set-up (IBA 12.7; RFC 6581)."""
     if initiator.initiator_depth is None or responder.responder_resources is None:
         return None
     return min(initiator.initiator_depth, responder.responder_resources)
@@ -340,7 +340,7 @@ def _placed(place: str, confidence: float, evidence: str) -> CapturePoint:
 
 
 class NegativeAcknowledgement(NamedTuple):
-    """A NAK that asks to wait, or ends the connection."""
+    """A NAK that asks to wait, or that ends the connection."""
 
     frame: int
     time: int
@@ -348,18 +348,18 @@ class NegativeAcknowledgement(NamedTuple):
     name: str
     """'RNR NAK, 0.64 ms', 'NAK, Remote Access Error'."""
     timer: int | None = None
-    """RNR NAK: nanoseconds to wait."""
+    """RNR NAK: nanoseconds that the sender has to wait."""
 
 
 class Pauses(NamedTuple):
-    """How often and how long a sender paused that had more to send."""
+    """How often and how long a sender paused although it had more to send."""
 
     number: int = 0
     waited: int = 0
     """Nanoseconds."""
 
     def longer(self, pause: int) -> Pauses:
-        """These and one more."""
+        """The pauses, with one more added."""
         return Pauses(self.number + 1, self.waited + pause)
 
 
@@ -367,24 +367,24 @@ NO_PAUSES = Pauses()
 
 
 class DirectionHealth(NamedTuple):
-    """What one endpoint sent."""
+    """What one endpoint sent, and how its packets were answered."""
 
     packets: int = 0
-    """InfiniBand and RoCE packets, retransmissions included; none with iWARP."""
+    """InfiniBand and RoCE packets, retransmissions included; 0 with iWARP."""
     segments: int = 0
     """iWARP: TCP segments with payload, retransmissions included."""
     fpdus: int = 0
     """iWARP: FPDUs, each counted once."""
     bytes: int = 0
-    """Payload, retransmissions included."""
+    """Payload bytes, retransmissions included."""
     retransmitted: Tally = NONE
-    """Packets (iWARP: segments) that were retransmitted, wherever the first transmission was lost; no copies."""
+    """Packets (iWARP: segments) that were retransmitted, wherever the first transmission was lost; without copies."""
     retransmission_times: tuple[tuple[int, int], ...] = ()
-    """When those of ``retransmitted`` were sent: moments (ns) and packets, in intervals as ``PacketTimes`` has them."""
+    """When ``retransmitted`` packets were sent: times (ns) and packets, in intervals as in ``PacketTimes``."""
     original_captured: Tally = NONE
-    """Those of which an earlier transmission is in the capture, and copies."""
+    """Packets of which the capture has an earlier transmission, and copies."""
     original_missing: Tally = NONE
-    """Those whose earlier transmission was lost before the capture point."""
+    """Packets whose earlier transmission was lost before the capture point."""
     reordered: int = 0
     """Packets that came late although nothing shows that they were sent twice."""
     causes: Mapping[str, Tally] = NO_CAUSES
@@ -392,15 +392,15 @@ class DirectionHealth(NamedTuple):
     missing: int = 0
     """Packets that were sent but are not in the capture at all."""
     unconfirmed: int = 0
-    """Those of ``missing`` that the sender may never have sent: no acknowledgement stands for their PSNs."""
+    """``missing`` packets that the sender may never have sent: no acknowledgement covers their PSNs."""
     active_time: int = 0
-    """Nanoseconds in which it sent payload; pauses of more than 100 ms do not count."""
+    """Nanoseconds in which it sent payload, without pauses of more than 100 ms."""
     acknowledgements: int = 0
     """ACK packets it sent."""
     requests_acknowledged: int = 0
-    """Request packets of the other end (Reads aside) that those answered."""
+    """Request packets of the other end, except Reads, that its ACK packets acknowledged."""
     requests_per_ack: float | None = None
-    """Mean, over acknowledgements that answered something."""
+    """Mean, over ACK packets that acknowledged something."""
     max_per_ack: int = 0
     ack_delay: Distribution | None = None
     """From a request packet of the other end to the packet that acknowledges it."""
@@ -409,39 +409,39 @@ class DirectionHealth(NamedTuple):
     sequence_naks: int = 0
     """NAKs for a PSN sequence error that it sent."""
     rnr_naks: tuple[NegativeAcknowledgement, ...] = ()
-    """The first of them."""
+    """The first ones."""
     rnr_count: int = 0
     fatal_naks: tuple[NegativeAcknowledgement, ...] = ()
     """Remote access, remote operational and invalid request errors."""
     ecn_marked: int = 0
-    """Its packets that a switch marked: congestion experienced."""
+    """Its packets that a switch marked with congestion experienced."""
     cnps: int = 0
-    """Congestion notifications it sent because packets of the other end came marked."""
+    """Congestion notification packets it sent because the other end's packets came marked."""
     cnp_gap: Distribution | None = None
-    """From one of them to the next."""
+    """From one CNP to the next."""
     cnp_delay: Distribution | None = None
-    """From a marked packet of the other end to the next notification."""
+    """From a marked packet of the other end to the next CNP."""
     icrc_failures: tuple[int, ...] = ()
-    """Frames; the first of them."""
+    """Frames; the first ones."""
     icrc_failure_count: int = 0
     reads_outstanding: int = 0
-    """RDMA Reads it had open at one time, at most."""
+    """The most RDMA Reads it had open at one time."""
     read_depth: int | None = None
-    """How many it may: the least of its initiator depth and the other end's responder resources."""
+    """The limit on that: the lower of its initiator depth and the other end's responder resources."""
     unanswered: int = 0
-    """Requests still without acknowledgement when the capture ended; iWARP: RDMA Reads not answered to the end."""
+    """Requests not acknowledged when the capture ended; iWARP: RDMA Reads without a complete response."""
     duplicate_acks: int = 0
-    """iWARP: TCP acknowledgements it sent that repeat the one before, for want of a segment (RFC 5681, 2)."""
+    """iWARP: TCP acknowledgements it sent that repeat the previous one, as a segment is missing (RFC 5681, 2)."""
     selective_acks: int = 0
-    """iWARP: acknowledgements that name what came behind a gap (RFC 2018)."""
+    """iWARP: acknowledgements with SACK blocks for data after a gap (RFC 2018)."""
     reported_twice: int = 0
-    """iWARP: acknowledgements that name what came twice (RFC 2883)."""
+    """iWARP: acknowledgements that report data received twice (RFC 2883)."""
     zero_windows: int = 0
-    """iWARP: segments by which it said that it can take no byte more."""
+    """iWARP: segments that announce a receive window of zero."""
     ack_waits: Pauses = NO_PAUSES
-    """TCP: in what it sends, which an acknowledgement that the other end delayed ended (RFC 9293, 3.8.6.3)."""
+    """TCP: pauses in its sending that a delayed acknowledgement of the other end ended (RFC 9293, 3.8.6.3)."""
     restarts: Pauses = NO_PAUSES
-    """TCP: in what it sends, because its congestion window began anew since it was idle (RFC 5681, 4.1)."""
+    """TCP: pauses in its sending because its congestion window restarted after an idle time (RFC 5681, 4.1)."""
     congestion_echoes: int = 0
     """iWARP: segments by which it said that marked ones came (RFC 3168, 6.1)."""
     damaged_segments: int = 0
@@ -478,44 +478,44 @@ class CapturePoint(NamedTuple):
     """0 to 1."""
     evidence: str
     meaning: str
-    """What it does to the parts of a latency."""
+    """How it affects the parts of a latency."""
 
 
 NOTHING_COUNTED: Mapping[str, int] = {}
 
 
 class TransportHealth(NamedTuple):
-    """One connection.  Direction 0 is what the active side sent."""
+    """The health of one connection.  Direction 0 is what the active side sent."""
 
     connection: int
     transport: str
     directions: tuple[DirectionHealth, DirectionHealth]
     retransmissions: tuple[Retransmission, ...]
-    """The last few thousand, in order."""
+    """The latest few thousand, in order."""
     retransmission_count: int
     path_mtu: int | None
     ended: str
-    """Why the connection ended, in words; 'open at the end of the capture' where it did not."""
+    """Why the connection ended, in words; or 'open at the end of the capture'."""
     capture_point: CapturePoint
     icrc_checked: int | None
-    """Packets whose invariant CRC was verified; None: not checked."""
+    """Packets whose invariant CRC was verified; None if that was not asked for."""
     loss_to_nak: Distribution | None = None
     nak_to_retransmission: Distribution | None = None
     loss_to_retransmission: Distribution | None = None
     causes: Mapping[str, int] = NOTHING_COUNTED
     """Retransmissions by cause."""
     crc_checked: int | None = None
-    """iWARP: FPDUs whose CRC32C was verified; None where none has one."""
+    """iWARP: FPDUs whose CRC32C was verified; None if none has one."""
     inferred: Sequence[InferredLoss] = ()
-    """Losses at the end of a burst, which only the length of a pause shows; not among ``retransmissions``."""
+    """Losses at the end of a burst that only the length of a pause shows; not in ``retransmissions``."""
     handshake: tuple[int, int | None] | None = None
-    """TCP: nanoseconds from the SYN to its answer, and from there to the acknowledgement."""
+    """TCP: nanoseconds from the SYN to the SYN-ACK, and from there to the ACK."""
 
     @property
     def way_to_server(self) -> int | None:
-        """Nanoseconds from the capture point to the server and back, at best; None where nothing tells.
+        """Nanoseconds from the capture point to the server and back, at best; None if unknown.
 
-        Adapters acknowledge at once; TCP may wait with it, but for the answer to a SYN (RFC 9293, 3.8.6.3).
+        Adapters acknowledge at once.  TCP may delay acknowledgements, except for the SYN-ACK (RFC 9293, 3.8.6.3).
         """
         if self.segments:
             return None if self.handshake is None else self.handshake[0]
@@ -524,7 +524,7 @@ class TransportHealth(NamedTuple):
 
     @property
     def segments(self) -> bool:
-        """What is counted are TCP segments, not InfiniBand packets."""
+        """The counts are of TCP segments, not InfiniBand packets."""
         return self.transport in OF_TCP
 
     @property

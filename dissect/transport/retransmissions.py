@@ -1,10 +1,9 @@
 """Retransmissions: what either end of a connection sent more than once, and why; of every transport.
 
-What is counted are packets of InfiniBand and RoCE, and TCP segments with payload of iWARP.  A packet counts as
-retransmitted where the capture holds an earlier transmission of it, or shows that one was lost before the capture
-point.  Two kinds are kept apart and do not count: copies, which the network or the capture made (cause 'duplicate'),
-and packets that came late though nothing shows that they were sent twice ('reordered').
-"""
+The unit is the packet for InfiniBand and RoCE, and the TCP segment with payload for iWARP.  A packet counts as
+retransmitted if the capture has an earlier transmission of it, or shows that one was lost before the capture point. Two
+kinds are kept apart and do not count: copies made by the network or the capture (cause 'duplicate'), and packets that
+came late although nothing shows that they were sent twice ('reordered')."""
 
 from __future__ import annotations
 
@@ -22,13 +21,13 @@ from ..named_tuple import NamedTuple
 from .operations import Kind, Operation
 
 MAX_INTERVALS = 512
-"""That are remembered."""
+"""Intervals remembered; beyond that their width doubles."""
 FIRST_SHIFT = 10
-"""The first intervals are this power of two nanoseconds wide."""
+"""The first intervals are 2 to this power nanoseconds wide."""
 
 
 class PacketTimes:
-    """Fed times in nanoseconds, in any order."""
+    """A histogram of times in nanoseconds, which may come in any order."""
 
     __slots__ = ("_counts", "_shift")
 
@@ -37,7 +36,7 @@ class PacketTimes:
         self._shift = FIRST_SHIFT
 
     def add(self, times: Iterable[int]) -> None:
-        """Packets of these times."""
+        """Count packets sent at these times."""
         for interval in [time >> self._shift for time in times]:
             self._counts[interval] = self._counts.get(interval, 0) + 1
         while len(self._counts) > MAX_INTERVALS:
@@ -48,19 +47,19 @@ class PacketTimes:
             self._counts = wider
 
     def moments(self) -> tuple[tuple[int, int], ...]:
-        """The middle of each interval with packets, in nanoseconds, and how many; ascending."""
+        """The middle of each interval with packets, in nanoseconds, and their number; ascending."""
         half = (1 << self._shift) // 2
         return tuple(sorted(((interval << self._shift) + half, count) for interval, count in self._counts.items()))
 
 
 MAX_RETRANSMISSIONS = 4096
-"""Single ones that are remembered of each sender, the last ones; all are counted."""
+"""Single retransmissions remembered per sender, the latest; all are counted."""
 
 LATE = "late"
-"""Came late, but nothing shows that it was sent twice."""
+"""Cause of packets that came late although nothing shows that they were sent twice."""
 SHOWN_LATE = 50_000_000
-"""Nanoseconds by which a capture may show a packet late.  What was acknowledged before it is shown, and comes even
-later, was sent twice, and one of the two is missing: senders wait for longer before they send again."""
+"""Nanoseconds by which a capture may show a packet late.  A packet that comes even later after its acknowledgement was
+sent twice, and one of the two is missing: senders wait longer than this before they retransmit."""
 DUPLICATE = "duplicate"
 
 CAUSES = (
@@ -72,7 +71,7 @@ CAUSES = (
     "unknown",  # retransmitted, but the capture does not show why
     DUPLICATE,  # one packet twice, and its sender went on
 )
-"""Why packets were seen more than once."""
+"""Causes by which packets were seen more than once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,49 +91,49 @@ class Tally:
 NONE = Tally()
 NO_TALLIES: Mapping[str, Tally] = MappingProxyType({})
 NO_CAUSES: Mapping[str, Tally] = {}
-"""The same, which ``pickle`` takes."""
+"""As ``NO_TALLIES``, but ``pickle`` can handle it."""
 _NO_COUNTS: Counter[str] = Counter()
 
 
 class Retransmission(NamedTuple):
     """One return to an earlier packet: what was lost, which notice announced it, and when it was retransmitted.
 
-    Moments are nanoseconds since the epoch, as seen where the capture was taken; None is: not seen.
+    Times are nanoseconds since the epoch at the capture point; None means not seen.
     """
 
     initiator: int
     """The endpoint that retransmitted requests."""
     psn: int
-    """Where it started, 24 bits; iWARP: the TCP sequence number, 32 bits."""
+    """PSN of the first retransmitted packet, 24 bits; iWARP: TCP sequence number, 32 bits."""
     end: int
-    """PSN or sequence number behind the last retransmitted one; greater than ``psn``, whatever its bits."""
+    """PSN or sequence number after the last retransmitted packet; greater than ``psn``, as it does not wrap."""
     cause: str
     """One of ``CAUSES``."""
     lost: str
-    """'request', 'response', 'acknowledgement', 'segment' (iWARP), 'nothing' (RNR NAK, a copy, what had arrived) or
+    """'request', 'response', 'acknowledgement', 'segment' (iWARP), 'nothing' (RNR NAK, a copy, or it had arrived) or
     'unknown'."""
     lost_packet_captured: bool | None
-    """The lost packet is in the capture: it was lost behind the capture point; False: it was lost before it,
-    or missed by the capture; None: not known."""
+    """True: the lost packet is in the capture, so it was lost after the capture point.  False: it was lost before it,
+    or the capture missed it.  None: unknown."""
     lost_frame: int | None
-    """Where ``lost_packet_captured``: the lost packet.  Else: the first packet that shows it missing."""
+    """The lost packet if ``lost_packet_captured``; else the first packet that shows that it is missing."""
     lost_time: int | None
     nak_frame: int | None
-    """iWARP: of the first duplicate acknowledgement."""
+    """iWARP: the first duplicate acknowledgement."""
     nak_time: int | None
     retransmission_frame: int | None
-    """The first retransmitted packet; None where there was none."""
+    """The first retransmitted packet; None if nothing was retransmitted."""
     retransmission_time: int | None
     packets: int
-    """Requests that were retransmitted."""
+    """Number of requests that were retransmitted."""
     bytes: int
     last_frame: int = 0
-    """The last retransmitted packet, also of the responses to a Read that was issued again; 0 for none."""
+    """The last retransmitted packet, including responses to a Read that was issued again; 0 for none."""
     last_time: int = 0
 
     @property
     def toward(self) -> int | None:
-        """The endpoint that missed what was lost; None: not known."""
+        """The endpoint that did not receive what was lost; None: unknown."""
         if self.lost in ("request", "segment"):
             return 1 - self.initiator
         return self.initiator if self.lost in ("response", "acknowledgement") else None
@@ -159,7 +158,7 @@ def _between(start: int | None, end: int | None) -> int | None:
 
 @dataclass(slots=True, eq=False)
 class OpenRetransmission:
-    """A return to an earlier packet that may still grow, or be seen in another light."""
+    """A return to an earlier packet that may still grow, or change its cause."""
 
     start: int
     """Unwrapped."""
@@ -172,17 +171,18 @@ class OpenRetransmission:
     nak_frame: int | None
     nak_time: int | None
     frame: int | None
-    """Of the first retransmitted packet."""
+    """Frame of the first retransmitted packet."""
     time: int | None
     last_time: int = 0
-    """Of the last one."""
+    """Time of the last retransmitted packet, ns."""
     last_frame: int = 0
     answers: tuple[tuple[int, int, int, int], ...] = ()
-    """Read responses that came again with it: first and last frame, first PSN, and the one behind; unwrapped."""
+    """Read responses that were sent again with it: first and last frame, first PSN and PSN after the last,
+    unwrapped."""
     original_captured: Tally = NONE
     """Packets of which an earlier transmission is in the capture."""
     original_missing: Tally = NONE
-    """Packets of which the earlier transmission was lost before the capture point."""
+    """Packets whose earlier transmission was lost before the capture point."""
 
     def noun(self, initiator: int, start: int) -> Retransmission:
         """``start``: the same, as the wire has it."""
@@ -223,18 +223,18 @@ class SenderLedger:
 
     @property
     def counts(self) -> Counter[str]:
-        """Retransmissions by cause, however many packets each has."""
+        """Number of retransmissions by cause, however many packets each has."""
         return _NO_COUNTS if self._counts is None else self._counts
 
     @property
     def recent(self) -> deque[OpenRetransmission]:
-        """The last ones, the latest of which may be open."""
+        """The latest retransmissions; the last one may be open."""
         if self._recent is None:
             self._recent = deque(maxlen=MAX_RETRANSMISSIONS)
         return self._recent
 
     def begin(self, opened: OpenRetransmission) -> None:
-        """It has no packet yet."""
+        """Add a retransmission, without any packet so far."""
         self.recent.append(opened)
         self._count_one(opened.cause, 1)
 
@@ -248,9 +248,9 @@ class SenderLedger:
         times: Sequence[int],
         copy: bool,
     ) -> None:
-        """More packets of it, up to ``end``, sent at these times (ns).
+        """Add packets to a retransmission, up to ``end``, sent at ``times`` (ns).
 
-        ``fresh``: which of them the capture has no earlier transmission of; ``copy``: it may still be one.
+        ``fresh``: by packet, whether the capture lacks an earlier transmission; ``copy``: it may still be a copy.
         """
         count, size, new = len(fresh), sum(lengths), sum(fresh)
         if (opened.cause == LATE and new < count) or (opened.cause == DUPLICATE and not copy):
@@ -267,7 +267,7 @@ class SenderLedger:
         self.add(opened.cause, captured, missing, times)
 
     def recast(self, opened: OpenRetransmission, cause: str) -> None:
-        """It has another cause than it seemed to have: its packets do count, where they did not."""
+        """Change the cause of a retransmission; 'duplicate' and 'late' packets count from then on."""
         self.add(opened.cause, NONE - opened.original_captured, NONE - opened.original_missing, ())
         self._count_one(opened.cause, -1)
         packets = (
@@ -278,7 +278,7 @@ class SenderLedger:
         self._count_one(cause, 1)
 
     def add(self, cause: str, original_captured: Tally, original_missing: Tally, times: Sequence[int]) -> None:
-        """Count packets, of responses for example, that are no retransmission by themselves, with their times (ns)."""
+        """Count packets, such as responses, that are not a retransmission of their own, with their times (ns)."""
         if cause == LATE:
             self.late += original_missing.packets
             return
@@ -300,7 +300,7 @@ class SenderLedger:
 
     @property
     def causes(self) -> Mapping[str, Tally]:
-        """Packets seen twice or known to have been lost, by cause; copies among them."""
+        """Packets seen twice or known to be lost, by cause, including copies."""
         if not self._original_captured and not self._original_missing:
             return NO_CAUSES
         by_cause = dict(self._original_captured)
@@ -310,7 +310,7 @@ class SenderLedger:
 
     @property
     def original_captured(self) -> Tally:
-        """Packets of which an earlier transmission is in the capture, copies among them."""
+        """Packets of which the capture has an earlier transmission, including copies."""
         if not self._original_captured:
             return NONE
         return sum(self._original_captured.values(), NONE)
@@ -324,27 +324,27 @@ class SenderLedger:
 
     @property
     def retransmitted(self) -> Tally:
-        """Packets that were retransmitted, wherever the first transmission was lost; no copies."""
+        """Packets that were retransmitted, wherever the first transmission was lost, without copies."""
         if not self._original_captured and not self._original_missing:
             return NONE
         return sum((tally for cause, tally in self.causes.items() if cause != DUPLICATE), NONE)
 
     @property
     def times(self) -> tuple[tuple[int, int], ...]:
-        """When those were sent, as ``PacketTimes.moments`` gives it."""
+        """When ``retransmitted`` packets were sent, as ``PacketTimes.moments``."""
         return () if self._times is None else self._times.moments()
 
     def __iter__(self) -> Iterator[OpenRetransmission]:
-        """The last ones, in order."""
+        """The latest retransmissions, in order."""
         return (noted for noted in self._recent or () if noted.cause != LATE)
 
     def __bool__(self) -> bool:
-        """Something was seen twice, or late."""
+        """Whether anything was seen twice, or late."""
         return bool(self._counts or self._original_captured or self._original_missing or self.late)
 
 
 def _with(tallies: Mapping[str, Tally], cause: str, more: Tally) -> Mapping[str, Tally]:
-    """``tallies`` with more of a cause; none that is zero."""
+    """``tallies`` with ``more`` of a cause; leaves out causes that are zero."""
     if more == NONE:
         return tallies
     tallies_with = {**tallies, cause: tallies.get(cause, NONE) + more}
@@ -354,31 +354,31 @@ def _with(tallies: Mapping[str, Tally], cause: str, more: Tally) -> Mapping[str,
 
 
 RESPONSES = 2
-"""Lane of the responses to the RDMA Reads of endpoint 0."""
+"""Lane of the responses to endpoint 0's RDMA Reads; the next one is for endpoint 1's."""
 ANY_TIME = np.iinfo(np.int64).max
 
 
 class Spans(NamedTuple):
-    """When Operations were sent, a row for each and for each lane that it takes; int64."""
+    """When Operations were sent, one row per Operation and lane that it uses; int64."""
 
     rpc: Int64s
-    """Index of the RPC it belongs to."""
+    """Index of its RPC."""
     lane: Int64s
     first_frame: Int64s
     last_frame: Int64s
-    """Of the first transmissions of its first and last packet."""
+    """Frames of the first transmissions of its first and last packet."""
     first: Int64s
-    """Nanoseconds; of its first packet."""
+    """Nanoseconds; first packet."""
     last: Int64s
-    """The first transmission of its last packet."""
+    """Nanoseconds; first transmission of the last packet."""
     last_sent: Int64s
-    """The last transmission of any of its packets; 0 where none was retransmitted."""
+    """Nanoseconds; last transmission of any of its packets, 0 if none was retransmitted."""
     limit: Int64s
-    """Nanoseconds; by then it had arrived, as an answer to it shows; ANY_TIME where nothing does."""
+    """Nanoseconds; by then it had arrived, as an answer shows; ANY_TIME without an answer."""
 
 
 class Waits(NamedTuple):
-    """Stretches of time in which RPCs waited: ascending for each RPC, without overlap; int64."""
+    """Times in which RPCs waited: ascending for each RPC, disjoint; int64."""
 
     rpc: Int64s
     start: Int64s
@@ -386,22 +386,22 @@ class Waits(NamedTuple):
 
 
 class _Lane(NamedTuple):
-    """Recoveries in the order of ``lost_frame``."""
+    """Recoveries of one lane, ordered by ``lost_frame``."""
 
     lost_frame: Int64s
     lost: Int64s
     again_frame: Int64s
     again: Int64s
-    """Nanoseconds; the first retransmitted packet."""
+    """Nanoseconds; time of the first retransmitted packet."""
     last_frame: Int64s
     last: Int64s
-    """Nanoseconds; the last one."""
+    """Nanoseconds; time of the last retransmitted packet."""
     reached: Int64s
-    """The highest ``last_frame`` so far."""
+    """The highest ``last_frame`` up to this row."""
 
 
 def delays(retransmission: Retransmission, tcp: bool) -> bool:
-    """Whether what comes behind it waits: TCP delivers what had arrived."""
+    """Whether later packets wait for this one; with TCP not if it had arrived, as the receiver delivers them."""
     return retransmission.lost != "nothing" if tcp else retransmission.cause != DUPLICATE
 
 
@@ -411,7 +411,7 @@ class Recoveries:
     def __init__(self, retransmissions: Iterable[Retransmission], tcp: bool) -> None:
         rows: tuple[list[tuple[int, ...]], ...] = [], [], [], []
         before: dict[tuple[int, int], tuple[int, int, int]] = {}
-        """By endpoint and where it started: what was lost first, the first and the last retransmitted packet."""
+        """By endpoint and PSN: frame of the first loss, first and last retransmitted packet."""
         for retransmission in retransmissions:
             if not delays(retransmission, tcp) or not retransmission.loss_to_retransmission:
                 continue
@@ -424,7 +424,7 @@ class Recoveries:
             lost_frame = retransmission.lost_frame or again
             first_lost, low, high = before.get((retransmission.initiator, retransmission.psn), (0, 1, 0))
             if low <= lost_frame <= high:
-                lost_frame = first_lost  # What was retransmitted was lost again, and the same RPCs wait on.
+                lost_frame = first_lost  # The retransmission was lost again, and the same RPCs continue to wait.
             before[retransmission.initiator, retransmission.psn] = lost_frame, again, last
             row = lost_frame, retransmission.lost_time, again, retransmission.retransmission_time, last, end
             if retransmission.lost not in ("response", "acknowledgement"):
@@ -435,23 +435,23 @@ class Recoveries:
                 rows[RESPONSES + retransmission.initiator].append(row)
         self._lanes = [_lane(row) for row in rows]
         self._all = _lane([*chain.from_iterable(rows)])
-        """The same of all lanes."""
+        """All lanes as one."""
 
     def __bool__(self) -> bool:
         return any(len(lane.lost) for lane in self._lanes)
 
     @property
     def recovered(self) -> tuple[bool, bool]:
-        """Whether anything that endpoint 0 and endpoint 1 sent was lost and retransmitted."""
+        """By endpoint: whether anything that it sent was lost and retransmitted."""
         return len(self._lanes[0].lost) > 0, len(self._lanes[1].lost) > 0
 
     def between(self, first_frames: Int64s, last_frames: Int64s) -> NDArray[np.bool_]:
-        """Which of these stretches of frames any interval reaches into: what was sent in no other waited."""
+        """Which of these frame ranges overlap a recovery interval: only packets sent in those waited."""
         low, end = self._all.reached.searchsorted(first_frames), self._all.lost_frame.searchsorted(last_frames, "right")
         return np.asarray(low < end)
 
     def waits(self, spans: Spans) -> Waits:
-        """What each RPC waited: the overlap of its Operations' time with the intervals that these could not pass."""
+        """The waits of each RPC: where its Operations overlap intervals that block them."""
         parts = [self._waits(number, lane, spans) for number, lane in enumerate(self._lanes) if len(lane.lost)]
         return merged(Waits(*(np.concatenate(column) for column in zip(*parts, strict=True)))) if parts else NO_WAITS
 
@@ -463,7 +463,7 @@ class Recoveries:
         index = np.arange(len(span)) - np.repeat(np.cumsum(counts) - counts - low, counts)
         first, last, last_sent, limit = (column[span] for column in spans[4:])
         lost, again = lane.lost[index], lane.again[index]
-        # What appears for the first time among the retransmitted packets was itself lost before the capture point.
+        # An Operation that first appears among the retransmitted packets was itself lost before the capture point.
         unseen = spans.first_frame[span] >= lane.again_frame[index]
         whole = (last_sent > 0) & (last <= again) & ~unseen
         start = np.where(unseen, lost, np.maximum(lost, first))
@@ -484,12 +484,12 @@ NO_WAITS = Waits(*(np.empty(0, np.int64) for _ in range(3)))
 
 
 def merged(waits: Waits) -> Waits:
-    """Ascending for each RPC, and each moment once."""
+    """The waits ordered by RPC and time, with overlaps merged."""
     order = np.lexsort((waits.start, waits.rpc))
     rpc, start, end = (column[order] for column in waits)
     if len(rpc) < 2:
         return Waits(rpc, start, end)
-    # The highest end so far of the same RPC: ranks stand for times, which are too large to be put beside the RPC.
+    # The highest end so far of the same RPC.  Ranks replace times, which are too large to combine with the RPC.
     ranked = np.sort(end)
     group = np.append(0, np.cumsum(rpc[1:] != rpc[:-1]))
     reached = np.maximum.accumulate(group * len(end) + ranked.searchsorted(end)) - group * len(end)
@@ -500,7 +500,7 @@ def merged(waits: Waits) -> Waits:
 
 
 def spans_of(operation: Operation) -> list[tuple[int, ...]]:
-    """Lane, first and last frame, first, last and last sent time of an Operation, in each lane that it takes."""
+    """The ``Spans`` row of an Operation, without RPC and limit, for each lane that it uses."""
     mine = operation.initiator
     times = operation.first_time, operation.last_time, operation.last_sent
     whole = operation.first_frame, operation.last_frame, *times
@@ -511,20 +511,20 @@ def spans_of(operation: Operation) -> list[tuple[int, ...]]:
 
 
 SILENCE = 50_000_000
-"""Nanoseconds; a sender's shorter pauses are not remembered."""
+"""Nanoseconds; shorter pauses of a sender are not remembered."""
 MAX_SILENCES = 256
 MAX_EXPIRED = 8
-"""A queue pair retries up to seven times (IBA 12.7.38)."""
+"""Expirations to consider: a queue pair retries up to seven times (IBA 12.7.38)."""
 
 
 class InferredLoss(NamedTuple):
-    """A loss at the end of a burst that the capture does not show, recognised by the time until the retransmission."""
+    """A loss at the end of a burst that only the time until its retransmission shows."""
 
     sender: int
     rpc: int
     """``Rpc.number`` of the RPC that waited."""
     frame: int
-    """The retransmission, which is all of it that was captured."""
+    """The retransmission, the only captured packet of it."""
     since: int
     """Nanoseconds since the epoch."""
     until: int
@@ -534,16 +534,16 @@ class InferredLoss(NamedTuple):
 
 
 class Timer(NamedTuple):
-    """By which a sender retransmits what was not acknowledged, or found no buffer."""
+    """A timer after which a sender retransmits what was not acknowledged, or found no receive buffer."""
 
     duration: int
     """Nanoseconds."""
     name: str
     doubles: bool = False
-    """Each further time it runs twice as long (RFC 6298, 5.5); else always as long."""
+    """Its duration doubles each time it expires (RFC 6298, 5.5); else it stays the same."""
 
     def times(self, waited: int) -> tuple[int, int]:
-        """How often it can have expired in so many nanoseconds, and how long that took."""
+        """How often it can have expired within ``waited`` nanoseconds, and how long that took."""
         count = total = 0
         step = self.duration
         while count < MAX_EXPIRED and total + step <= waited:
@@ -553,7 +553,7 @@ class Timer(NamedTuple):
 
 
 class Silences:
-    """The longer pauses of a sender, the last of them."""
+    """The latest long pauses of a sender."""
 
     __slots__ = ("_known", "_last")
 
@@ -562,7 +562,7 @@ class Silences:
         self._known: deque[tuple[int, int]] | None = None
 
     def note(self, frames: Int64s, times: Int64s) -> None:
-        """It sent these packets."""
+        """Note the frames and times (ns) of packets that it sent."""
         first, before, self._last = times.item(0), self._last, times.item(-1)
         if first - before >= SILENCE:
             self._add([frames.item(0)], [before])
@@ -577,6 +577,6 @@ class Silences:
             self._known.extend(zip(frames, before, strict=True))
 
     def before(self, frame: int) -> int | None:
-        """When it had sent its last packet before a pause that the packet in ``frame`` ended, 0 for none at all; None
-        where there was no such pause."""
+        """When it sent the last packet (ns) before the pause that ended with ``frame``, 0 if it had sent none; None if
+        there was no such pause."""
         return next((time for known, time in reversed(self._known or ()) if known == frame), None)

@@ -1,8 +1,8 @@
-"""Operations in columns: Sends of one packet each, and RDMA Reads and Writes.  Objects are made of rows when wanted.
+"""Operations in columns: one-packet Sends, and RDMA Reads and Writes, which are nearly all traffic.
 
-Nearly all traffic is of these kinds.  What is in a run is whole, with all of its packets in one batch, and with as
-many of their bytes as the capture has.  Its
-place in the order of events is its initiator's last frame, or the frame that filled the gap which it waited behind.
+An Operation in a run is whole: all of its packets are in one batch, though the capture may have truncated them.  It is
+made an object when it is asked for.  Its place in the order of events is its initiator's last frame, or the frame that
+filled the gap it had to wait for.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from .operations import READ, SEND, Delivered, Kind, Operation, Payload
 
 TRANSFER = np.dtype(
     [
-        ("place", "i8"),  # in the order of events
-        ("rank", "i8"),  # among those with one place
+        ("place", "i8"),  # in the order of events: a frame number
+        ("rank", "i8"),  # order among the events with the same place
         ("kind", "u1"),
         ("first_frame", "i8"),
         ("last_frame", "i8"),
@@ -35,11 +35,11 @@ TRANSFER = np.dtype(
         ("address", "u8"),
         ("psn", "u4"),
         ("packets", "i4"),
-        ("first", "i4"),  # of the packets with its bytes: requests of a Write, responses of a Read
+        ("first", "i4"),  # [first, behind): the packets with its bytes, requests of a Write, responses of a Read
         ("behind", "i4"),
-        ("offset", "i8"),  # of the first of its bytes, in the bytes of the batch
-        ("begins", "i4"),  # bytes from there on in one packet
-        ("truncated", "?"),  # of a packet with its bytes fewer are in the capture
+        ("offset", "i8"),  # of its first byte, in the bytes of the batch
+        ("begins", "i4"),  # bytes of it from there on in the same packet
+        ("truncated", "?"),  # a packet with its bytes is truncated in the capture
         ("position", "i8"),  # iWARP: in the stream of the initiator
     ],
     align=True,
@@ -54,7 +54,7 @@ _READ = int(READ)
 
 
 class _PlacedRows:
-    """Rows of one sender in PSN order, in which their places ascend."""
+    """Rows of one sender in PSN order, with ascending places."""
 
     __slots__ = ("__weakref__", "data", "made", "postponed", "rows", "sender")
 
@@ -63,26 +63,26 @@ class _PlacedRows:
         self.rows = rows
         self.sender = sender
         self.made: dict[int, Operation] = {}
-        """By row."""
+        """Operations made so far, by row."""
         self.postponed = False
-        """Some have later places than their frames, with Operations between them."""
+        """Some rows have later places than their frames, with Operations between them."""
 
     def __len__(self) -> int:
         return len(self.rows)
 
     @property
     def places(self) -> Int64s:
-        """In the order of events."""
+        """Place of each row in the order of events."""
         return self.rows["place"]
 
     @property
     def ranks(self) -> Int64s:
-        """Among those with one place."""
+        """Order of each row among the events with the same place."""
         return self.rows["rank"]
 
     @property
     def place(self) -> int:
-        """Place of the first one in the order of events."""
+        """Place of the first row in the order of events."""
         return int(self.places[0])
 
     @property
@@ -98,11 +98,11 @@ class _PlacedRows:
         return [*zip(self.places.tolist(), map(self.operation, range(len(self.rows))), strict=True)]
 
     def place_at(self, places: Int64s, ranks: Int64s) -> None:
-        """They are elsewhere in the order of events."""
+        """Move the rows to other places in the order of events."""
         self.rows["place"], self.rows["rank"] = places, ranks
 
     def cut(self, order: int) -> list[tuple[int, int, Operation]]:
-        """From this place on it has no rows any more: gives their Operations, with places and ranks."""
+        """Cut off the rows from place ``order`` on, and return their places, ranks and Operations."""
         first = int(self.places.searchsorted(order))
         left = [self.operation(index) for index in range(first, len(self.rows))]
         behind = [*zip(self.places[first:].tolist(), self.ranks[first:].tolist(), left, strict=True)]
@@ -113,7 +113,7 @@ class _PlacedRows:
 class TransferRun(_PlacedRows):
     """RDMA Reads and Writes.
 
-    Once an Operation is made it is always the same object, and it, not its row, tells what became of it.
+    A row's Operation, once made, is always the same object; what later packets change is noted in it, not in the row.
     """
 
     __slots__ = ("requests", "responses")
@@ -121,12 +121,13 @@ class TransferRun(_PlacedRows):
     def __init__(
         self, data: Bytes | None, requests: Rows | None, responses: Rows | None, rows: Rows, sender: int
     ) -> None:
-        """PACKET rows, those with the bytes of the Writes and of the Reads among them; TRANSFER rows."""
+        """``requests``, ``responses``: PACKET rows, with the packets of the Writes and of the Reads; ``rows``: TRANSFER
+        rows."""
         super().__init__(data, rows, sender)
         self.requests, self.responses = requests, responses
 
     def operation(self, index: int) -> Operation:
-        """The Operation of a row; of a Read without its responses as it was issued."""
+        """The Operation of a row; for a Read without its responses, the state in which it was issued."""
         made = self.made.get(index)
         if made is None:
             values = _of_transfer(self.rows[index].item())
@@ -142,24 +143,24 @@ class TransferRun(_PlacedRows):
         return made
 
     charged = operation
-    """To note in it what was seen again."""
+    """As ``SendRun.charged``: every Operation of this run is kept once made."""
 
     def kept(self) -> TransferRun:
-        """The same, which keeps its bytes where this one drops them."""
+        """A run with the same rows that keeps its bytes when this one drops them."""
         same = TransferRun(self.data, self.requests, self.responses, self.rows, self.sender)
         same.made = self.made
         return same
 
     def drop(self) -> None:
-        """Let go of the bytes; Operations that were made keep theirs."""
+        """Free the bytes; Operations made so far keep theirs."""
         self.data = self.requests = self.responses = None
 
 
 class TransferOperations(MadeSequence[Operation]):
-    """Operations of which most are rows of runs, as they are asked for."""
+    """A sequence of Operations, most of which are rows of runs and made when accessed."""
 
     def __init__(self, runs: Sequence[TransferRun], objects: Sequence[Operation], run: Int64s, row: Int64s) -> None:
-        """``run``: of each the index of its run, -1 where it is an object; ``row``: the index there."""
+        """``run``: by Operation, the index of its run, -1 for one of ``objects``; ``row``: the index there."""
         self.runs, self.objects = runs, objects
         self.run, self.row = run, row
 
@@ -167,8 +168,8 @@ class TransferOperations(MadeSequence[Operation]):
         return len(self.run)
 
     def moments(self, indices: Int64s) -> Int64s:
-        """Initiator, whether it is a Read, first and last frame, first and last time, and the last one of
-        retransmissions, of those at some indices: (7, n)."""
+        """By index: initiator, whether it is a Read, first and last frame, first and last time, and the time of its
+        last retransmission; (7, n)."""
         run, row = self.run[indices], self.row[indices]
         table = np.zeros((7, len(indices)), np.int64)
         for number in unique(run).tolist():
@@ -187,8 +188,8 @@ class TransferOperations(MadeSequence[Operation]):
         return table
 
     def first_bytes(self, indices: Int64s, data: Bytes) -> tuple[Int64s, Int64s, Int64s]:
-        """Where in ``data`` the first byte of the RDMA Writes at some indices is, -1 for elsewhere, how many there are
-        in the same packet, and how many of those of one packet are not captured."""
+        """By index of an RDMA Write: the offset in ``data`` of its first byte, -1 if elsewhere; how many of its bytes
+        its first packet has; and how many bytes of a Write of one packet are not captured."""
         run, row = self.run[indices], self.row[indices]
         offsets, sizes, lacks = np.full(len(run), -1), np.zeros(len(run), np.int64), np.zeros(len(run), np.int64)
         for number in unique(run).tolist():
@@ -209,14 +210,14 @@ class TransferOperations(MadeSequence[Operation]):
         return self.objects[row] if run < 0 else self.runs[run].operation(row)
 
     def made_so_far(self) -> Iterator[tuple[int, Operation]]:
-        """Those that are objects by now, with their indices."""
+        """The Operations made so far, with their indices."""
         for at, (run, row) in enumerate(zip(self.run.tolist(), self.row.tolist(), strict=True)):
             operation = self.objects[row] if run < 0 else self.runs[run].made.get(row)
             if operation is not None:
                 yield at, operation
 
     def with_others(self, others: TransferOperations) -> TransferOperations:
-        """These, and others behind them."""
+        """These Operations, followed by ``others``."""
         single = others.run < 0
         run = np.where(single, -1, others.run + len(self.runs))
         row = np.where(single, others.row + len(self.objects), others.row)
@@ -226,11 +227,11 @@ class TransferOperations(MadeSequence[Operation]):
         )  # fmt: skip
 
     def chosen(self, indices: Int64s) -> TransferOperations:
-        """Those at these indices."""
+        """The Operations at these indices."""
         return TransferOperations(self.runs, self.objects, self.run[indices], self.row[indices])
 
     def kept(self, indices: Int64s) -> TransferOperations:
-        """The same, without the other runs, and with bytes that these do not drop."""
+        """The Operations at these indices, with only their runs, whose bytes stay when the others drop theirs."""
         run, row = self.run[indices], self.row[indices]
         used, which = coded(run)
         single = run < 0
@@ -241,11 +242,11 @@ class TransferOperations(MadeSequence[Operation]):
 
     @property
     def single(self) -> list[Operation]:
-        """Those that are in no run."""
+        """The Operations that are in no run."""
         return [self.objects[row] for row in self.row[self.run < 0].tolist()]
 
     def apart(self) -> TransferOperations:
-        """Without Operations that are none of them."""
+        """A copy that holds no other Operations that were made of the same runs."""
         kept = [TransferRun(run.data, run.requests, run.responses, run.rows, run.sender) for run in self.runs]
         for run, row in self._made():
             kept[run].made[row] = self.runs[run].made[row]
@@ -255,7 +256,7 @@ class TransferOperations(MadeSequence[Operation]):
         return TransferOperations(kept, self.single, self.run, rows)
 
     def bare(self) -> TransferOperations:
-        """The rows of these alone, without the bytes."""
+        """A copy with only the rows of these Operations, without bytes."""
         row, runs = self.row.copy(), []
         for number, run in enumerate(self.runs):
             mine = places(self.run == number)
@@ -264,7 +265,7 @@ class TransferOperations(MadeSequence[Operation]):
         return TransferOperations(runs, self.objects, self.run, row)
 
     def drop(self) -> None:
-        """Let go of the bytes; of the runs all that is wanted of other rows has to be made by now."""
+        """Free the bytes; from then on no more Operations can be made of other rows of these runs."""
         for whole_run in self.runs:
             whole_run.drop()
         for run, row in self._made():
@@ -273,7 +274,7 @@ class TransferOperations(MadeSequence[Operation]):
             operation.payload.drop()
 
     def _made(self) -> list[tuple[int, int]]:
-        """Run and row of those that are objects by now."""
+        """Run and row of the Operations made so far."""
         busy = [number for number, run in enumerate(self.runs) if run.made]
         return [(run, row) for run in busy for row in self.row[self.run == run].tolist() if row in self.runs[run].made]
 
@@ -291,21 +292,22 @@ def _moments(operation: Operation) -> tuple[int, ...]:
 
 
 def first_bytes(operation: Operation, data: Bytes) -> tuple[int, int]:
-    """Where in ``data`` the first byte of an Operation is, -1 for elsewhere, and how many are in the same packet."""
+    """The offset in ``data`` of an Operation's first byte, -1 if elsewhere, and how many bytes its first packet has."""
     view, start, end = operation.payload.first()
     return (start, end - start) if cast(object, view.obj) is data else (-1, 0)
 
 
 RECENT = 256
-"""Operations of a send queue among which a retransmitted packet is looked for."""
+"""Operations of a send queue to search for a retransmitted packet."""
 BEHIND = 128
-"""PSNs before what was acknowledged, of which earlier batches are remembered: that is hardly ever retransmitted."""
+"""PSNs before the acknowledged one for which Operations of earlier batches are kept: older ones are hardly ever
+retransmitted."""
 
 INVALIDATE, IMMEDIATE = 1, 2
 SEND_ONLY, SEND_ONLY_INVALIDATE = 0x04, 0x17
-"""Opcodes of InfiniBand; what they say of the Sends of iWARP is the same."""
+"""InfiniBand opcodes, also used for iWARP Sends."""
 EXTRA = np.where(opcodes.HAS_IETH, INVALIDATE, np.where(opcodes.HAS_IMMDT, IMMEDIATE, 0)).astype(np.uint8)
-"""By opcode: what the word behind the other headers of a message's last packet is."""
+"""By opcode: what the word after a message's headers means in its last packet; 0 without one."""
 
 _SEND_FIELDS = ("frame", "time", "length", "r_key", "va", "psn", "immediate", "opcode", "payload", "captured")
 _of_send = itemgetter(*map((PACKET.names or ()).index, _SEND_FIELDS))
@@ -315,11 +317,11 @@ _SEND_OF = {
     "length": "length",
     "psn": "psn",
 }
-"""Columns, by what Operations call them."""
+"""Attribute of Operation by column."""
 
 
 class SendRun(_PlacedRows):
-    """Sends of one packet."""
+    """Sends of one packet each."""
 
     __slots__ = ("_all_kept", "_order", "positions", "unusual")
 
@@ -331,23 +333,22 @@ class SendRun(_PlacedRows):
         positions: Int64s | None = None,
         order: tuple[Int64s, Int64s] | None = None,
     ) -> None:
-        """``rows``: PACKET rows, each a Send Only with all of its headers in ``data``, and so many of its bytes.
+        """``rows``: PACKET rows, each a Send Only with all of its headers, and its captured bytes, in ``data``.
 
-        ``positions``: of iWARP, in the stream; with FPDUs written as packets of a queue pair that say the same.
-        ``order``: places in the order of events, ascending, and ranks among those with one place; None where each
-        stands in the place of its own frame.
+        ``positions``: iWARP, stream positions; its FPDUs are written as equivalent packets of a queue pair.
+        ``order``: places in the order of events, ascending, and ranks; None if each row's place is its own frame.
         """
         super().__init__(data, rows, sender)
         self._order = order
         self.positions = positions
-        # Those of the last rows, which may still be found retransmitted, are always the same object.
+        # Operations of the last rows may still be found retransmitted: they are kept, so always the same object.
         self._all_kept = False
         self.unusual: set[int] = set()
-        """Rows whose Operation knows more than the row."""
+        """Rows whose Operation says more than the row."""
 
     @classmethod
     def of(cls, data: Bytes, operations: Sequence[Operation], sender: int, order: tuple[Int64s, Int64s]) -> SendRun:
-        """A run of Sends that were delivered as Operations, and are no more than rows."""
+        """A run of Sends that were delivered as Operations, and that rows can describe."""
         rows = np.zeros(len(operations), PACKET)
         for name, field in _SEND_OF.items():
             rows[name] = [getattr(operation, field) for operation in operations]
@@ -395,7 +396,7 @@ class SendRun(_PlacedRows):
         self._order = places, ranks
 
     def note_unusual(self) -> None:
-        """Note in which rows is what was seen again, in later batches."""
+        """Collect the rows whose Operations were seen again in later batches."""
         self.unusual = {
             row
             for row, operation in self.made.items()
@@ -403,7 +404,7 @@ class SendRun(_PlacedRows):
         }
 
     def charged(self, index: int) -> Operation:
-        """The same, to note in it what was seen again."""
+        """The Operation of a row, to note a repetition in it; it is kept from now on."""
         if index < len(self.rows):
             self.unusual.add(index)
         self.made[index] = operation = self.operation(index)
@@ -415,15 +416,15 @@ class SendRun(_PlacedRows):
         return behind
 
     def apart(self, indices: Int64s) -> SendRun:
-        """Some rows alone, without the bytes."""
+        """A run of some of the rows, without bytes."""
         positions = None if self.positions is None else self.positions[indices]
         return SendRun(None, self.rows.take(indices), self.sender, positions)
 
     def drop(self) -> None:
-        """Let go of the bytes."""
+        """Free the bytes."""
         self.data = None
         for row, operation in self.made.items():
-            if row < len(self.rows):  # Others were cut off, and may still wait.
+            if row < len(self.rows):  # Operations of rows that were cut off may still wait.
                 operation.payload.drop()
 
 
@@ -434,14 +435,14 @@ Run = SendRun | TransferRun
 
 
 RANK_BITS = 21
-"""Of the number of a row among those of a connection and batch; the bits above count Operations before it."""
+"""Bits of a rank for the row's number within its connection and batch; the higher bits count Operations before it."""
 
 
 def postponed(delivered: Delivered, runs: Sequence[Run], released: Sequence[tuple[int, int]]) -> Delivered:
-    """Operations and rows of one connection, as they happen where some had to wait, on whichever queue or stream.
+    """Move Operations and rows of one connection to the places at which they can happen, as some had to wait.
 
-    ``delivered``: in the order of events.  ``released``: from which frame on all waited, and the one that ended that,
-    in whose place it happens, in the same order: wherever batches end.
+    ``delivered``: in the order of events.  ``released``: pairs of frames: everything from the first one on waited until
+    the second, and happens at its place, in the same order.  The result does not depend on where batches end.
     """
     frames, ends = np.array(sorted(released), np.int64).T
     ends = np.append(0, np.maximum.accumulate(ends))
@@ -466,12 +467,12 @@ def postponed(delivered: Delivered, runs: Sequence[Run], released: Sequence[tupl
 
 
 class Tail:
-    """The last rows of a run, without the rest of it; but what transfers carried may be compared with repetitions."""
+    """The last rows of a run, kept without its other rows, except that the bytes of transfers stay for comparison."""
 
     __slots__ = ("_run", "first", "made")
 
     def __init__(self, run: Run, compared: bool = True, first: int | None = None) -> None:
-        """``first``: the first of these rows, where they are not the ``RECENT`` last."""
+        """``first``: the first of the rows, by default the ``RECENT``-th last."""
         self.first = max(0, len(run) - RECENT) if first is None else first
         self.made = run.made
         held = compared and isinstance(run, TransferRun)
@@ -479,11 +480,11 @@ class Tail:
 
     @property
     def run(self) -> Run | None:
-        """None where nothing holds it any more."""
+        """The run, or None if it was freed."""
         return self._run() if isinstance(self._run, weakref.ref) else self._run
 
     def columns(self, number: int) -> Int64s:
-        """Of those of which anything is left: places in the order of events, ``number``, rows, PSNs: (4, n)."""
+        """Of the rows that are left: place in the order of events, ``number``, row, PSN; (4, n)."""
         run = self.run
         known = 0 if run is None else len(run)
         made = sorted(self.made.items()) if self.made else ()
@@ -511,20 +512,20 @@ class Tail:
         return RecentOperation(int(row["packets"]), int(row["length"]) if row["kind"] == _READ else 0, run, index)
 
     def charged(self, index: int) -> Operation | None:
-        """None where nothing holds it, so that nothing would see what is noted in it."""
+        """The Operation of a row, to note a repetition in it; None if it was freed, and nobody would see the note."""
         run = self.run
         return self.made.get(index) if run is None else run.charged(index)
 
 
 class RecentOperation(NamedTuple):
-    """One of those among which a retransmitted packet is looked for."""
+    """An Operation of a send queue that may match a retransmitted packet."""
 
     packets: int
     read: int
-    """The bytes that it asks for, if it is an RDMA Read; else 0."""
+    """Bytes that an RDMA Read asks for; 0 for others."""
     held: Operation | Run
     row: int = 0
-    """In the run."""
+    """Row, if ``held`` is a run."""
 
     @classmethod
     def of(cls, operation: Operation) -> RecentOperation:
@@ -533,16 +534,16 @@ class RecentOperation(NamedTuple):
         return cls(packets, read, operation)
 
     def span(self, mtu: int) -> int:
-        """PSNs that it takes: a Read one for each packet of its response, of which it may not have any yet."""
+        """Number of PSNs it takes: a Read takes one for each response packet, even before any was seen."""
         return max(1, -(-self.read // mtu)) if self.read else self.packets
 
     def charged(self) -> Operation:
-        """It, to note in it what was seen again."""
+        """The Operation, to note a repetition in it."""
         return self.held if isinstance(self.held, Operation) else self.held.charged(self.row)
 
 
 Held = Operation | weakref.ref[Operation] | Tail
-"""A Send only its RPC holds: the send queue remembers what its packets were by itself."""
+"""A Send is held only by its RPC: the send queue remembers its packets separately."""
 
 
 class RecentOperations:
@@ -552,11 +553,12 @@ class RecentOperations:
 
     def __init__(self) -> None:
         self._parts: Sequence[tuple[Sequence[Held], int, int]] = ()
-        """What one batch delivered after the other: Operations and ends of runs, how many these are together, and the
-        unwrapped PSN behind them."""
+        """By batch: Operations and tails of runs, the number of Operations in all, and the unwrapped PSN that follows
+        them."""
 
     def add(self, delivered: Delivered, runs: Sequence[Run], head: int = 0, acked: int = -1) -> None:
-        """They were delivered after all others, before the PSN ``head``; ``acked``: behind what was acknowledged."""
+        """Add what was delivered after all others, up to the PSN ``head``; ``acked``: PSN after the acknowledged
+        ones."""
         held: list[Held] = [
             weakref.ref(operation) if operation.kind is SEND else operation for _, operation in delivered[-RECENT:]
         ]
@@ -578,7 +580,7 @@ class RecentOperations:
         self._parts = ()
 
     def with_fresh(self, delivered: Delivered, runs: Sequence[Run]) -> RecentTable:
-        """Those of which anything is left, with all those of a batch that is not over, which came after them."""
+        """The Operations that are left, followed by those of the current batch."""
         fresh: list[Held] = [*map(itemgetter(1), delivered), *[Tail(run, first=0) for run in runs]]
         holders: list[Operation | Tail] = []
         parts = [held for held, *_ in self._parts]
@@ -587,7 +589,7 @@ class RecentOperations:
 
 
 def _columns(held: Sequence[Held], holders: list[Operation | Tail]) -> Int64s:
-    """Their places in ``holders``, where they are put, rows and PSNs: (3, n)."""
+    """Append ``held`` to ``holders``; returns their indices there, rows and PSNs, (3, n)."""
     single, parts = list[tuple[int, ...]](), list[Int64s]()
     for holder in held:
         if isinstance(holder, Tail):
@@ -601,14 +603,14 @@ def _columns(held: Sequence[Held], holders: list[Operation | Tail]) -> Int64s:
 
 
 class RecentTable:
-    """Operations among which a retransmitted packet is looked for, in PSN order."""
+    """Operations that may match a retransmitted packet, in PSN order."""
 
     def __init__(self, holders: list[Operation | Tail], columns: Int64s) -> None:
         self._holders, self._columns = holders, columns
 
     @property
     def psns(self) -> Int64s:
-        """The PSNs of their first packets, 24 bits."""
+        """PSNs of their first packets, 24 bits."""
         psns: Int64s = self._columns[2]
         return psns
 

@@ -1,6 +1,6 @@
-"""Packets of many queues of a batch, those of each one behind the other: what was asked, and what acknowledged it.
+"""The packets of many queues in one batch, queue by queue: requests, and what acknowledged them.
 
-Looking at one queue after the other costs more than its packets.
+Processing the queues one by one costs more than their packets do.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from ..named_tuple import NamedTuple
 from .health import READ_REQUEST, Acknowledgements, AnsweredBatch
 
 BEYOND = 1 << 40
-"""More than the PSNs of a batch, whatever they claim: what keys of queues are apart."""
+"""More than the PSNs of any batch, even hostile ones: the distance between the keys of different queues."""
 
 
 class QueueSections:
-    """Stretches of rows that belong to endpoint 0 and endpoint 1 of a connection, then of the next, and so on."""
+    """Sections of rows: for endpoint 0 and endpoint 1 of a connection, then of the next connection, and so on."""
 
     def __init__(self, owners: Int64s, count: int) -> None:
-        """``owners``: of each row the section, ascending; ``count``: sections."""
+        """``owners``: the section of each row, ascending; ``count``: number of sections."""
         self.owners = owners
         self.starts: Int64s = owners.searchsorted(np.arange(count + 1))
         self._edges: list[int] = self.starts.tolist()
@@ -33,53 +33,53 @@ class QueueSections:
         return self._edges[section], self._edges[section + 1]
 
     def cut(self, values: Rows, section: int) -> Rows:
-        """Of values, one for each row, those of a section."""
+        """The part of ``values``, one per row, that belongs to a section."""
         return values[self._edges[section] : self._edges[section + 1]]
 
     @property
     def filled(self) -> NDArray[np.bool_]:
-        """Of each section, whether it has rows."""
+        """By section, whether it has rows."""
         has_rows: NDArray[np.bool_] = self.starts[1:] > self.starts[:-1]
         return has_rows
 
     @property
     def within(self) -> Int64s:
-        """The place of each row in its section."""
+        """The index of each row in its section."""
         offsets: Int64s = np.arange(len(self.owners)) - self.starts[self.owners]
         return offsets
 
     @property
     def goes_on(self) -> NDArray[np.bool_]:
-        """For each row but the last, whether the next one is of the same section."""
+        """For each row but the last, whether the next row is in the same section."""
         same: NDArray[np.bool_] = self.owners[1:] == self.owners[:-1]
         return same
 
     def before(self, values: Int64s, firsts: Int64s) -> Int64s:
-        """Of each row the value of the one before it in its section; ``firsts``: of the first of each section."""
+        """By row, the value of the previous row in its section; ``firsts``: by section, for its first row."""
         earlier: Int64s = firsts[self.owners]
         earlier[1:][self.goes_on] = values[:-1][self.goes_on]
         return earlier
 
     def part(self, chosen: Int64s) -> QueueSections:
-        """The sections of some of the rows."""
+        """The same sections with only some of the rows."""
         return QueueSections(self.owners[chosen], len(self.starts) - 1)
 
     def ends(self, column: Rows) -> tuple[list[int], list[int]]:
-        """The first and the last value of each section; any where it is empty."""
+        """By section, the first and the last value; arbitrary if it is empty."""
         values = np.append(column, column[:0].dtype.type(0))
         return values[self.starts[:-1]].tolist(), values[self.starts[1:] - 1].tolist()
 
     def risen(self, values: Int64s, floors: Int64s) -> Int64s:
-        """The highest of each value, of those before it in its section and of the floor of this, one for each row; no
-        value is ``BEYOND`` above that."""
+        """By row, the highest value so far in its section, at least the section's floor.  No value may exceed the floor
+        by ``BEYOND``."""
         apart = self.owners * BEYOND - floors
         highest: Int64s = np.maximum.accumulate(np.maximum(values, floors) + apart)
         highest -= apart
         return highest
 
     def reached(self, risen: Int64s, floors: Int64s, frames: Int64s, sections: Int64s, when: Int64s) -> Int64s:
-        """What had ``risen`` in some ``sections`` with the rows of ``frames`` before the frames ``when``; the floors
-        where nothing had."""
+        """By query, the value of ``risen`` at the last row of section ``sections`` before frame ``when``; its floor if
+        there is no such row."""
         keys = self.owners * BEYOND + frames
         at = keys.searchsorted(sections * BEYOND + when) - 1
         known = at >= self.starts[sections]
@@ -88,7 +88,7 @@ class QueueSections:
         return reached
 
     def largest(self, column: Rows) -> list[int]:
-        """The highest value of each section; 0 where it is empty."""
+        """By section, the highest value; 0 if it is empty."""
         values, filled = np.zeros(len(self.starts) - 1, np.int64), self.filled
         if len(column):
             values[filled] = np.maximum.reduceat(column, self.starts[:-1][filled])
@@ -96,29 +96,29 @@ class QueueSections:
         return highest
 
     def sums(self, column: Rows) -> list[int]:
-        """The sum over each section."""
+        """By section, the sum."""
         totals: list[int] = np.diff(np.append(0, np.cumsum(column, dtype=np.int64))[self.starts]).tolist()
         return totals
 
 
 class Packets(NamedTuple):
-    """Requests, or answers by what they answer; sections are send queues."""
+    """Requests, or answers at the PSNs they answer; each section is a send queue."""
 
     rows: Rows
     psns: Int64s
     """Unwrapped."""
     ends: Int64s
-    """PSNs behind what each takes or answers."""
+    """PSN after those that each takes or answers."""
     sections: QueueSections
 
     def of(self, queues: NDArray[np.bool_]) -> Packets:
-        """The packets of some queues alone."""
+        """The packets of some of the queues."""
         chosen = places(queues[self.sections.owners])
         return Packets(take(self.rows, chosen), self.psns[chosen], self.ends[chosen], self.sections.part(chosen))
 
 
 def reads_of(requests: Packets, answers: Packets) -> tuple[Int64s, Int64s]:
-    """RDMA Read requests, and their responses."""
+    """Indices of RDMA Read requests, and of their responses."""
     return places(requests.rows["opcode"] == READ_REQUEST), places(opcodes.IS_READ_RESPONSE[answers.rows["opcode"]])
 
 
@@ -128,17 +128,17 @@ class _Health(Protocol):
 
 
 class Answering(Protocol):
-    """A connection: two queues."""
+    """A connection, with two queues."""
 
     @property
     def health(self) -> _Health: ...
 
 
 class Matched:
-    """Requests and what acknowledged them, of all queues."""
+    """Requests of all queues matched with what acknowledged them."""
 
     def __init__(self, requests: Packets, answers: Packets, links: Sequence[Answering]) -> None:
-        """Those of earlier batches that wait for it are found in ``links``."""
+        """``links``: connections, two sections each, which have the unacknowledged requests of earlier batches."""
         pending = [answer.pending for link in links for answer in link.health.answers]
         count, answered = len(pending), answers.sections.owners
         counts = [len(early) for early, _ in pending]
@@ -152,7 +152,7 @@ class Matched:
         base = np.zeros(count, np.int64)
         base[owners[::-1]] = psns[::-1]
         asked = owners * BEYOND + psns - base[owners]
-        # Of a queue without requests none is looked for.
+        # A queue without requests matches nothing.
         reached = answered * BEYOND + np.clip(answers.psns - base[answered], -1, BEYOND - 2)
         by = reached.searchsorted(asked)
         matched = np.zeros(len(asked), np.bool_)
@@ -183,7 +183,7 @@ class Matched:
         (_, self._acked), (_, self._at) = map(answers.sections.ends, (answers.psns, answers.rows["time"]))
 
     def of(self, section: int) -> AnsweredBatch:
-        """What was matched of one queue."""
+        """The matches of one queue."""
         first, end = self._answers[section]
         return AnsweredBatch(
             self._acks[section],
@@ -202,7 +202,7 @@ class Matched:
 
 
 def _outstanding(requests: Packets, answers: Packets, links: Sequence[Answering]) -> Int64s:
-    """How many RDMA Reads of each queue were open at one time, at most."""
+    """By queue, the highest number of RDMA Reads open at one time."""
     outstanding = np.zeros(2 * len(links), np.int64)
     reads, _ = reads_of(requests, answers)
     if not len(reads):

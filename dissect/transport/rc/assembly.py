@@ -1,4 +1,4 @@
-"""Divides requests that follow each other in PSN order into messages, and those into Operations.
+"""Divides consecutive requests into messages, and makes Operations of these.
 
 InfiniBand Architecture, volume 1, 9.4 (message segmentation) and 9.7.2 (opcode sequence).
 """
@@ -27,23 +27,23 @@ _KIND[opcodes.IS_ATOMIC] = Kind.ATOMIC
 _SEND, _WRITE, _READ, _ATOMIC = (int(kind) for kind in Kind)
 _KINDS = tuple(Kind)
 SEND_ONLY = (_KIND == _SEND) & opcodes.IS_ONLY & ~opcodes.HAS_RETH
-"""Opcodes of Sends that are one packet."""
+"""Opcodes of Sends of one packet."""
 
 NOTHING: Mapping[int, int] = MappingProxyType({})
 
 
 class _Again(NamedTuple):
-    """Requests that were retransmitted, in ascending order of PSNs."""
+    """Retransmitted requests, in ascending order of PSNs."""
 
     data: Bytes
     rows: Rows
     psns: Int64s
     before: int | None
-    """The PSN behind what had been delivered; None where all of that was divided."""
+    """PSN after the requests delivered by then; None if all of those were divided."""
 
 
 class RequestAssembly:
-    """Messages of one send queue.  What becomes complete is appended to ``out``."""
+    """Messages of one send queue.  Complete ones are appended to ``out`` or ``runs``."""
 
     __slots__ = (
         "_again",
@@ -69,65 +69,65 @@ class RequestAssembly:
         self.sender = sender
         self.reads = reads
         self.partial: Sequence[tuple[int, Bytes, Rows]] = ()
-        """Packets of the message that is not yet complete: PSN of the first row, rows."""
+        """The packets of the incomplete message: PSN of the first row, bytes, rows."""
         self.partial_repeats = self.partial_sent = 0
-        """Packets of it that were retransmitted, and when the last of these was (ns)."""
+        """Number of retransmitted packets of that message, and the time of the last one (ns)."""
         self.partial_contradictions: Mapping[int, int] = NOTHING
         self.recent = RecentOperations()
-        """What was delivered last, in PSN order: repetitions are charged to it."""
+        """The last Operations delivered, in PSN order: repetitions are charged to them."""
         self.reused: dict[int, int] | None = None
-        """By the PSN (24 bits) of the first packet of a message to come: the frame that took the same PSN before."""
+        """By the PSN (24 bits) of a coming message's first packet: the frame that used this PSN before."""
         self.order = 0
         self._out: Delivered | None = None
         self.columns: Bytes | None = None
-        """Sends of one packet in these bytes, and plain RDMA Reads and Writes, go to ``runs``, not to ``out``."""
+        """The batch's bytes if one-packet Sends and ordinary Reads and Writes in them go to ``runs``; else None."""
         self._waiting: Sequence[tuple[Bytes, Rows, Int64s, int]] = ()
-        """What was delivered and not divided, with the ``order`` before it."""
+        """Requests delivered but not divided, each with the ``order`` before it."""
         self._again: Sequence[_Again] = ()
-        """What was retransmitted and not charged."""
+        """Retransmitted requests that are not charged to their Operations so far."""
         self._runs: list[Run] | None = None
         self._taken = False
 
     @property
     def runs(self) -> Sequence[Run]:
-        """What is plain and became complete."""
+        """Ordinary Operations that became complete."""
         return self._runs or ()
 
     @property
     def delivered(self) -> bool:
-        """Some Operation became complete."""
+        """Whether any Operation became complete so far."""
         self.flush()
         return self._taken or bool(self._out or self._runs)
 
     @property
     def idle(self) -> bool:
-        """No message is open, and none waits to be taken."""
+        """Whether no message is open or waits to be taken."""
         open_messages = self._waiting or self._again or self.partial or self.partial_repeats
         return not (open_messages or self.reused or self._out or self._runs)
 
     def resume(self, order: int, delivered: bool) -> None:
-        """Behind so much that became complete."""
+        """Continue after what other code delivered: the last frame of it, and whether there was anything."""
         self.order, self._taken = order, delivered
 
     @property
     def out(self) -> Delivered:
-        """What became complete and is no run, to be appended to."""
+        """Operations that became complete outside runs."""
         if self._out is None:
             self._out = []
         return self._out
 
     def passed(self, runs: list[Run], order: int, head: int, acked: int, remember: bool) -> None:
-        """These became complete, before the PSN ``head``, the last in frame ``order``; see ``take``."""
+        """Note runs completed elsewhere, up to the PSN ``head``, the last of them in frame ``order``; see ``take``."""
         self._taken, self.order = True, order
         if remember:
             self.recent.add([], runs, head, acked)
 
     def take(self, head: int | None = None, acked: int = -1, remember: bool = True) -> tuple[Delivered, list[Run]]:
-        """What became complete since the last call, before the PSN ``head``; the Operations of each are in order.
+        """What became complete since the last call, up to the PSN ``head``: Operations in order, and runs.
 
-        ``acked``: the PSN behind what was acknowledged.  Without ``remember``, no repetition is expected.
+        ``acked``: the PSN after the acknowledged requests.  ``remember``: repetitions may follow.
         """
-        self._taken = self.delivered  # Which divides what was delivered.
+        self._taken = self.delivered  # This divides what was delivered.
         out, self._out = self._out or [], None
         runs, self._runs = self._runs or [], None
         if self.reused:
@@ -138,7 +138,7 @@ class RequestAssembly:
         return out, runs
 
     def gap(self, start: int, end: int, opcode: int) -> None:
-        """PSNs [start, end) were sent but not captured; the packet behind them has ``opcode``."""
+        """PSNs [start, end) were sent but not captured; ``opcode``: of the next packet."""
         if self._waiting and STARTS[opcode] and ENDS[int(self._waiting[-1][1]["opcode"][-1])]:
             return
         self.flush()
@@ -150,17 +150,17 @@ class RequestAssembly:
         if goes_on and kind == _WRITE and opcodes.HAS_RETH[int(first["opcode"][0])]:
             goes_on = end < first_psn + -(-int(first["dma_length"][0]) // self._mtu(first))
         elif goes_on:
-            # One packet cannot be both the end of this message and the start of the next.
+            # One missing packet cannot be both the end of this message and the start of the next.
             goes_on = end - start == 1
         if not goes_on:
             self.close()
 
     def _mtu(self, rows: Rows) -> int:
-        """The path MTU as the first of a message's packets tells it."""
+        """The path MTU as the first packet of a message shows it, else the known one."""
         return int(rows["length"][0]) if FULL[rows["opcode"][0]] else self.connection.path_mtu or DEFAULT_MTU
 
     def deliver(self, data: Bytes, rows: Rows, psns: Int64s) -> None:
-        """Take a run of requests that follows the head; ``flush`` divides all of them at once."""
+        """Take a run of requests that follows the head; ``flush`` divides all such runs at once."""
         if self._waiting and self._waiting[0][0] is not data:
             self.flush()
         if not isinstance(self._waiting, list):
@@ -168,7 +168,7 @@ class RequestAssembly:
         self._waiting.append((data, rows, psns, self.order))
 
     def flush(self) -> None:
-        """Divide what was delivered into messages, and charge to these what was retransmitted."""
+        """Divide the delivered requests into messages, and charge retransmissions to them."""
         waiting, self._waiting = self._waiting, ()
         if waiting:
             order = self.order
@@ -181,7 +181,7 @@ class RequestAssembly:
             self._charge(again)
 
     def _divide(self, data: Bytes, rows: Rows, psns: Int64s, orders: Int64s) -> None:
-        """``orders``: of each row the place behind which it stands."""
+        """Divide requests into messages; ``orders``: by row, the place in the order of events that it follows."""
         opcode = rows["opcode"]
         starts = places(STARTS[opcode])
         ends = places(ENDS[opcode])
@@ -213,7 +213,7 @@ class RequestAssembly:
         self._one_by_one(data, rows[lead:], psns[lead:], orders[lead:])
 
     def _continue(self, data: Bytes, rows: Rows, psns: Int64s, orders: Int64s, lead: int) -> int:
-        """Rows before the first message start continue the open message; the index behind what they took."""
+        """Continue the open message with the rows before the first message start; returns the index after them."""
         if not lead:
             self.close()
             return 0
@@ -231,13 +231,13 @@ class RequestAssembly:
         return lead
 
     def _open(self, part: tuple[int, Bytes, Rows]) -> None:
-        """The open message has more packets."""
+        """Add packets to the open message."""
         if not isinstance(self.partial, list):
             self.partial = []
         self.partial.append(part)
 
     def _one_by_one(self, data: Bytes, rows: Rows, psns: Int64s, orders: Int64s) -> None:
-        """Packets where the sequence of opcodes is not a legal one."""
+        """Take packets whose sequence of opcodes is illegal."""
         for index, (opcode, psn, order) in enumerate(
             zip(rows["opcode"].tolist(), psns.tolist(), orders.tolist(), strict=True)
         ):
@@ -251,7 +251,7 @@ class RequestAssembly:
     def _emit_all(
         self, data: Bytes, rows: Rows, psns: Int64s, starts: Int64s, ends: Int64s, orders: Int64s | None = None
     ) -> None:
-        """Messages that lie wholly in ``rows``, the bulk of all traffic."""
+        """Emit messages that lie wholly in ``rows``, as nearly all do."""
         frames = rows["frame"][ends]
         reached = np.maximum.accumulate(
             np.concatenate(([self.order], frames if orders is None else np.maximum(frames, orders[ends])))
@@ -266,7 +266,7 @@ class RequestAssembly:
         first = take(rows, starts)
         frames, times = first["frame"].tolist(), first["time"].tolist()
         last, last_frames, last_times, sums = first, frames, times, first["length"]
-        if some(starts != ends):  # Some have several packets.
+        if some(starts != ends):  # Some messages have several packets.
             last = take(rows, ends)
             last_frames, last_times = last["frame"].tolist(), last["time"].tolist()
             sums = _sums(rows["length"], starts, ends)
@@ -353,9 +353,9 @@ class RequestAssembly:
     def _as_rows(
         self, data: Bytes, rows: Rows, psns: Int64s, starts: Int64s, ends: Int64s, before: Int64s, reached: Int64s
     ) -> Rows:
-        """Put those of the messages to ``runs`` of which a row says all; tells which these are.
+        """Put messages that rows can describe into ``runs``; returns which these are.
 
-        ``before``, ``reached``: the places in the order of events of the message before each, and of each.
+        ``before``, ``reached``: the place in the order of events of the previous message, and of each message.
         """
         opcode, length = rows["opcode"][starts], rows["dma_length"][starts]
         kinds, sums = _KIND[opcode], _sums(rows["length"], starts, ends)
@@ -366,7 +366,7 @@ class RequestAssembly:
         waited: Rows = reached == before
         ranks = None
         if some(waited) or some(reached != rows["frame"][ends]):
-            # Rows stand before all else that has their place.
+            # Rows come before everything else with the same place.
             ranks = np.arange(-len(reached), 0)
             group = np.cumsum(~waited)
             others = waited & ((group == 0) | (np.bincount(group, ~(sends | moved)) > 0)[group])
@@ -387,7 +387,7 @@ class RequestAssembly:
         return sends | moved
 
     def _bare(self, rows: Rows) -> Rows | None:
-        """Which packets the capture truncates inside their headers; None for none of them."""
+        """Which packets the capture truncates within their headers; None for none."""
         bare: Rows = rows["headers"] == 0
         if not some(bare):
             return None
@@ -396,12 +396,12 @@ class RequestAssembly:
         return bare
 
     def emit(self, data: Bytes, rows: Rows, psn: int) -> None:
-        """One complete message in ``rows``."""
+        """Emit one complete message."""
         zero = np.zeros(1, np.int64)
         self._emit_all(data, rows, psn + np.arange(len(rows)), zero, zero + len(rows) - 1)
 
     def _flush_partial(self) -> None:
-        """The open message has its last packet."""
+        """Emit the open message, whose last packet came."""
         parts, self.partial = self.partial, ()
         psn, data, rows = parts[0]
         complete = bool(STARTS[int(rows["opcode"][0])])

@@ -1,9 +1,8 @@
-"""The connections of a batch on which nothing but the expected happens, all at once.
+"""Processes at once all connections of a batch on which only the expected happens.
 
-Looking at one connection after the other costs more than its packets.  ``feed_together`` takes those of whole messages
-with the PSNs that come next, of RDMA Reads with all of their responses, and of acknowledgements of what was sent.  All
-else is left to ``RcLink.feed``, which is the reference; a property test holds the two equal.
-"""
+Processing connections one by one costs more than their packets do.  ``feed_together`` takes whole messages with the
+next PSNs, RDMA Reads with all of their responses, and acknowledgements of what was sent.  Everything else is left to
+``RcLink.feed``, which is the reference; a property test holds the two equal."""
 
 from __future__ import annotations
 
@@ -27,9 +26,9 @@ from .reads import FULL, READ_REQUEST, note_responses
 from .seen_psns import KEPT, sent_rows
 
 MANY = 4
-"""Connections of a batch from which on this takes less time."""
+"""Number of connections in a batch from which on this is faster."""
 MAX_SECTION = 1 << 20
-"""PSNs of one send queue in a batch, so that none occurs twice."""
+"""Limit of PSNs of one send queue in a batch, so that none occurs twice."""
 _REQUESTS = (SEND_ONLY & ~opcodes.IS_RESPONSE) | (opcodes.IS_WRITE & (EXTRA == 0)) | opcodes.IS_READ_REQUEST
 _ANSWERS = opcodes.IS_ACKNOWLEDGE | opcodes.IS_READ_RESPONSE
 
@@ -40,7 +39,8 @@ Portion = tuple[RcLink, Int64s, Int64s]
 def feed_together(
     data: Bytes, rows: Rows, portions: Sequence[Portion], runs: list[tuple[RcLink, Run]] | None
 ) -> tuple[list[tuple[int, RcLink, Operation]], list[Portion]]:
-    """As ``RcLink.feed`` and ``RcLink.settle`` of each connection on which all is in order; and the other portions."""
+    """Do ``RcLink.feed`` and ``RcLink.settle`` for each connection that is in order; returns the other portions,
+    too."""
     expecting = [link.expecting for link, _, _ in portions] if len(portions) >= MANY else []
     eligible = [portion for portion, is_expecting in zip(portions, expecting, strict=False) if is_expecting]
     if len(eligible) < MANY:
@@ -71,7 +71,7 @@ def feed_together(
 def _in_order(
     table: Rows, senders: QueueSections, links: Sequence[RcLink]
 ) -> tuple[NDArray[np.bool_], Packets, Packets]:
-    """Which sections have only packets in order; the requests, and the answers by what they answer."""
+    """Which sections have only packets in order; the requests; the answers, at the PSNs they answer."""
     count = 2 * len(links)
     owners, opcode, length = senders.owners, table["opcode"], table["length"]
     heads = np.array([queue.head for link in links for queue in link.queues], np.int64)
@@ -116,7 +116,7 @@ def _in_order(
 
 
 def _broken(rows: Rows, sections: QueueSections) -> NDArray[np.bool_]:
-    """Which requests show a message that is not whole, or has another size than it says."""
+    """Which requests show a message that is incomplete, or has another size than it announced."""
     if not len(rows):
         return np.zeros(0, np.bool_)
     starts, ends = STARTS[rows["opcode"]], ENDS[rows["opcode"]]
@@ -130,7 +130,7 @@ def _broken(rows: Rows, sections: QueueSections) -> NDArray[np.bool_]:
 
 
 def _all_read(requests: Packets, answers: Packets, mtus: Int64s) -> NDArray[np.bool_]:
-    """For which queues the responses are those of its RDMA Reads, all of them and none twice; MTUs by queue."""
+    """By queue, whether the responses are exactly those of its RDMA Reads, each once; ``mtus``: by queue."""
     reads, responses = reads_of(requests, answers)
     asking, answering = requests.sections.owners[reads], answers.sections.owners[responses]
     sizes = (requests.ends - requests.psns)[reads]
@@ -149,7 +149,7 @@ def _all_read(requests: Packets, answers: Packets, mtus: Int64s) -> NDArray[np.b
 
 
 def _note_packets(table: Rows, senders: QueueSections, links: Sequence[RcLink], chosen: Sequence[int]) -> None:
-    """Count all packets, and when payload was sent."""
+    """Count packets and bytes, and note the times of payload."""
     sizes = senders.sums(table["length"])
     (first_frames, last_frames), (first_times, last_times) = map(senders.ends, (table["frame"], table["time"]))
     carrying = places(table["length"] > 0)
@@ -174,7 +174,7 @@ def _note_packets(table: Rows, senders: QueueSections, links: Sequence[RcLink], 
 
 
 def _note_health(requests: Packets, answers: Packets, links: Sequence[RcLink], chosen: Sequence[int]) -> None:
-    """Count what was answered, and how fast."""
+    """Count acknowledgements, and their delays."""
     rows, _, behind, sections = requests
     times, frames = np.ascontiguousarray(rows["time"]), np.ascontiguousarray(rows["frame"])
     _, reached = sections.ends(behind)
@@ -208,7 +208,7 @@ def _note_health(requests: Packets, answers: Packets, links: Sequence[RcLink], c
 def _deliver(
     data: Bytes, requests: Packets, answers: Packets, links: Sequence[RcLink], chosen: Sequence[int]
 ) -> list[tuple[RcLink, Run]]:
-    """The Operations of the requests."""
+    """Make runs of Operations of the requests."""
     rows, psns, behind, sections = requests
     sending = SEND_ONLY[rows["opcode"]]
     sends, moving = places(sending), places(~sending)
@@ -246,7 +246,7 @@ def _deliver(
                 made.append(SendRun(data, send_rows[low:high], sender))
             low, high = by[section]
             if low < high:
-                # What transfers carried may be looked at later, without what other connections carried.
+                # The payload of transfers may be looked at later: keep it apart from that of other connections.
                 carriers = copied(moved_by.cut(move_rows, section))
                 run = TransferRun(data, carriers, None, transfers[low:high], sender)
                 made.append(run)

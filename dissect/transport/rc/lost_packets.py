@@ -1,7 +1,7 @@
 """Requests that a send queue sent and the capture lacks: which PSNs, which frame shows it, and how sure that is.
 
-A sender that jumps ahead and a capture that loses packets look alike.  What the responder acknowledged was sent, for
-an acknowledgement stands for all before it (IBA volume 1, 9.7.5.1.1); of the rest nothing tells.
+A sender that skips PSNs and a capture that loses packets look alike.  What the responder acknowledged was sent, as an
+acknowledgement covers everything before it (IBA volume 1, 9.7.5.1.1); about the rest nothing is sure.
 """
 
 from __future__ import annotations
@@ -20,20 +20,21 @@ from ...serial import PSN
 from ..connection import Connection, Gap, fill_gaps, overlapping, raised, with_gap
 
 RESTART = 1 << 16
-"""A step back of more PSNs than can be outstanding is no repetition: the queue pair number was used again."""
+"""A step back by more PSNs than can be outstanding is no repetition: the queue pair number was reused."""
 WIDEST = PSN.half - (1 << 20)
-"""A step forward of more is no gap either: what follows it could not be told from what was before."""
+"""A longer step forward is no gap either: later PSNs could not be told from earlier ones."""
 NEAR = 256
-"""PSNs by which captures reorder neighbours."""
+"""PSNs by which captures reorder neighbouring packets."""
 
 STARTS = opcodes.IS_FIRST | opcodes.IS_ONLY
 ENDS = opcodes.IS_LAST | opcodes.IS_ONLY
 
 
 def first_psn(starts: Int64s, ends: Int64s) -> int:
-    """Where a send queue begins whose first runs of requests have these PSNs; ``ends`` lacks that of the last run.
+    """The PSN at which a send queue begins; ``starts``, ``ends``: of its first runs, without the end of the last.
 
-    A capture may begin between a loss and the return to the lost packet, or with packets out of order.
+    The first packet need not have it: a capture may begin between a loss and the return to the lost packet, or with
+    packets out of order.
     """
     first = int(starts[0])
     far = places(np.abs(starts - first) > RESTART)
@@ -44,14 +45,15 @@ def first_psn(starts: Int64s, ends: Int64s) -> int:
 
 
 def rest_of_message(rows: Rows) -> int:
-    """How many rows still belong to the message before them."""
+    """How many rows still belong to the message that began before them."""
     behind = places(STARTS[rows["opcode"]])
     ends = places(ENDS[rows["opcode"]]) + 1
     return int(min([len(rows), *behind[:1].tolist(), *ends[:1].tolist()]))
 
 
 def fresh_before(known: IntervalSet, rows: Rows, psns: Int64s, base: int, head: int) -> Rows:
-    """Which requests before ``base`` are not ``known``, and the rest, below ``head``, of a message that is fresh."""
+    """Which requests before ``base`` are not ``known``; a fresh message's packets from ``base`` up to ``head`` count
+    as well."""
     before = int(psns.searchsorted(base))
     fresh = np.array([bool(known.add(psn, psn + 1)) for psn in psns[:before].tolist()], np.bool_)
     rest = rest_of_message(rows[before : int(psns.searchsorted(head))]) if fresh[-1] else 0
@@ -59,10 +61,11 @@ def fresh_before(known: IntervalSet, rows: Rows, psns: Int64s, base: int, head: 
 
 
 def reusing(codes: Rows, known: int, taken: Container[int], goes_on: bool) -> Rows:
-    """Which requests are of new messages with PSNs that were used before, as far as they or repetitions go on.
+    """Which requests belong to new messages with PSNs that were used before; covers the leading rows that are such
+    messages or repetitions.
 
-    The first ``known`` have such PSNs; of them those in ``taken`` are new, and so are the packets behind them up to
-    the end of their message.  ``goes_on``: the first one continues such a message.
+    The first ``known`` rows have used PSNs.  Those in ``taken`` are new, and so are the packets after them up to the
+    end of their message.  ``goes_on``: the first row continues such a message.
     """
     new = np.zeros(len(codes), np.bool_)
     for index, opcode in enumerate(codes.tolist()):
@@ -75,12 +78,12 @@ def reusing(codes: Rows, known: int, taken: Container[int], goes_on: bool) -> Ro
 
 
 def stretches(flags: Rows) -> list[tuple[int, int]]:
-    """``(first, behind)`` of the stretches of equal flags."""
+    """``(first, behind)`` of each stretch of equal flags."""
     return list(pairwise([0, *(places(np.diff(flags)) + 1).tolist(), len(flags)])) if len(flags) else []
 
 
 def first_inside(intervals: IntervalSet, psns: Int64s) -> tuple[int, int]:
-    """Index of the first of some ascending PSNs inside one of the intervals, and behind the last inside the same."""
+    """The index range of ascending PSNs in the first of the intervals that has any of them."""
     index = bisect_right(intervals.ends, int(psns[0]))
     if index == len(intervals.starts):
         return len(psns), len(psns)
@@ -90,38 +93,38 @@ def first_inside(intervals: IntervalSet, psns: Int64s) -> tuple[int, int]:
 
 Placed = tuple[Bytes, Rows, Int64s]
 ReadResponses = Iterable[Placed]
-"""Those that have not found their Read, with their PSNs."""
+"""Responses without a known Read, with their PSNs."""
 
 _STARTS_READ_RESPONSE = opcodes.IS_READ_RESPONSE & (opcodes.IS_FIRST | opcodes.IS_ONLY)
 
 
 def completions(rows: Rows, psns: Int64s) -> Int64s:
-    """PSNs, and how many messages (24 bits) were completed behind the requests that have them (IBA 9.7.7.2)."""
+    """Of responses: the PSN, and the number of messages (24 bits) completed by then (IBA 9.7.7.2)."""
     said = places(opcodes.HAS_AETH[rows["opcode"]])
     return np.array((psns[said], rows["msn"][said])).T
 
 
 class Jump:
-    """Requests go on so far behind the head that packets are missing, or the queue pair number lives again.
+    """A step so far ahead that either packets are missing, or the queue pair number was reused.
 
-    A responder counts on behind missing packets; in another life it counts from the beginning.
+    A responder continues to count completed messages across missing packets; after a reuse it starts anew.
     """
 
     __slots__ = ("_before", "_behind", "start")
 
     def __init__(self, start: int, before: Int64s | None) -> None:
-        """``start``: the PSN behind it; ``before``: the last of the ``completions`` before it."""
+        """``start``: the PSN after the step; ``before``: the last entry of ``completions`` before it."""
         self.start, self._before = start, before
         self._behind: Int64s | None = None
 
     def answered(self, completed: Int64s) -> None:
-        """By responses with these ``completions``, of which the first to a request behind it counts."""
+        """Take ``completions`` of responses; the first one to a request after the step decides."""
         if self._behind is None and len(behind := completed[completed[:, 0] >= self.start]):
             self._behind = behind[0]
 
     @property
     def within_life(self) -> bool:
-        """It is a gap, as far as can be told."""
+        """Whether it is a gap within one life of the queue pair number, as far as can be told."""
         if self._before is None or self._behind is None:
             return True
         psns, messages = (self._behind - self._before).tolist()
@@ -137,32 +140,33 @@ def positive(rows: Rows) -> Rows:
 
 
 def after_silence(rows: Rows, frame: int, time: int) -> int | None:
-    """The first of these packets behind ``frame`` that came COPIES_FOLLOW later than ``time``; None for none."""
+    """The first of these packets after ``frame`` that came at least COPIES_FOLLOW after ``time``; None for none."""
     behind = int(rows["frame"].searchsorted(frame, side="right"))
     late = places(rows["time"][behind:] >= time + COPIES_FOLLOW)
     return int(rows["frame"][behind + late[0]]) if len(late) else None
 
 
 class LinkSilences:
-    """In a batch, when no packet of a connection came for COPIES_FOLLOW."""
+    """When, in a batch, a connection was silent for COPIES_FOLLOW."""
 
     __slots__ = ("_found", "_last", "_rows", "_sent")
 
     def __init__(self, last: tuple[int, int], sent: tuple[Rows, Rows], rows: Rows) -> None:
-        """``last``: frame and time of the packet before the batch; ``sent`` by both ends; ``rows``: of all."""
+        """``last``: frame and time of the packet before the batch; ``sent``: by both ends; ``rows``: of all
+        connections."""
         self._last, self._sent, self._rows = last, sent, rows
         self._found: list[tuple[int, int]] | None = None
 
     def first(self, since: int, before: int | None) -> int | None:
-        """With which frame the first one that begins in frame ``since`` or later was over COPIES_FOLLOW, where that is
-        ``before`` another."""
+        """The frame by which the first silence that begins in frame ``since`` or later had lasted COPIES_FOLLOW; None
+        unless that is earlier than ``before``."""
         if self._found is None:
             self._found = self._find()
         silence = next((silence for silence in self._found if silence[0] >= since), None)
         return silence[1] if silence is not None and (before is None or silence[1] < before) else None
 
     def _find(self) -> list[tuple[int, int]]:
-        """The last frame before each, and that with which it had lasted so long."""
+        """Of each silence: the last frame before it, and the frame by which it had lasted COPIES_FOLLOW."""
         frames, times = (
             np.concatenate([[last], *(rows[name] for rows in self._sent)])
             for last, name in zip(self._last, ("frame", "time"), strict=True)
@@ -178,23 +182,23 @@ class LinkSilences:
 
 
 class PacketClock:
-    """How many packets of a connection there were up to a frame of the batch that is being taken."""
+    """Counts the packets of a connection up to a frame of the current batch."""
 
     __slots__ = ("_all", "_before", "_frames", "_silences", "now")
 
     def __init__(self, before: int, *frames: Rows, silences: LinkSilences | None = None) -> None:
-        """``before`` the batch; ``frames`` of its packets by sender, each ascending; ``silences``: None for none."""
+        """``before``: packets before the batch; ``frames``: of its packets by sender, ascending."""
         self._silences = silences
         self._before, self._frames = before, [*map(np.ascontiguousarray, frames)]
         self._all: Int64s | None = None
-        """The frames of both, ascending, once asked for."""
+        """The frames of both senders, ascending; made when first needed."""
         self.now = before + sum(map(len, frames))
-        """At the end of the batch."""
+        """The count at the end of the batch."""
 
     def frame(self, count: int) -> int:
-        """With which there were so many."""
+        """The frame at which the count was reached."""
         if self._all is None:
-            self._all = np.sort(np.concatenate(self._frames), kind="stable")  # Merges what is ascending.
+            self._all = np.sort(np.concatenate(self._frames), kind="stable")  # A stable sort merges ascending parts.
         return int(self._all[max(0, count - self._before - 1)])
 
     def silent(self, since: int, before: int | None) -> int | None:
@@ -207,7 +211,7 @@ class PacketClock:
         )
 
     def first_behind(self, count: int, frames: Rows) -> int:
-        """The first of these frames, ascending, that came when there had been so many packets; between batches none."""
+        """Index of the first of these ascending frames at which the count was reached; their number between batches."""
         if not self._frames:
             return len(frames)
         counts = self._before + sum([frames_of_batch.searchsorted(frames, "right") for frames_of_batch in self._frames])
@@ -218,17 +222,17 @@ NO_PACKETS = PacketClock(0)
 
 
 class Acknowledged(NamedTuple):
-    """What the other end acknowledged of a send queue, by the end of the batch that is being taken."""
+    """What the other end acknowledged of a send queue by the end of the current batch."""
 
     acked: int
-    """PSN up to which requests were acknowledged."""
+    """PSN up to which (exclusive) requests were acknowledged."""
     clock: PacketClock
     answers: AckHistory | None
     """The responses of the batch."""
 
     def proved(self, shown: int, psn: int) -> int:
-        """When, in packets, it was acknowledged that ``psn``, before what frame ``shown`` shows, was sent; 0 for not so
-        far."""
+        """The packet count at which an acknowledgement proved that ``psn`` was sent, not before frame ``shown``; 0 if
+        none has so far."""
         frame = self.answers.proof(psn) if self.answers is not None else None
         if frame is None:
             return self.clock.at(shown) if self.acked > psn else 0
@@ -236,12 +240,12 @@ class Acknowledged(NamedTuple):
 
 
 class AckHistory:
-    """When the responses of a batch acknowledged which requests."""
+    """Which requests the responses of a batch acknowledged, and when."""
 
     __slots__ = ("_frames", "_positive", "_reached", "_reading", "psns", "reached", "rows")
 
     def __init__(self, rows: Rows, near: int) -> None:
-        """``rows``: the responses, at least one, in ascending order of frames; ``near``: a PSN of the queue."""
+        """``rows``: at least one response, in order of frames; ``near``: a PSN of the queue, to unwrap theirs."""
         self.rows = rows
         self.psns: Int64s = PSN.unwrap_series(PSN.unwrap(near, int(rows["psn"][0])), rows["psn"])
         """Unwrapped."""
@@ -249,29 +253,30 @@ class AckHistory:
         self._reached = np.append(-1, np.where(self._positive, self.psns + 1, -1))
         np.maximum.accumulate(self._reached, out=self._reached)
         self.reached: Int64s = self._reached[1:]
-        """PSNs up to which (exclusively) requests were acknowledged with each of them; -1 for none."""
+        """By response, the PSN up to which (exclusive) requests were acknowledged by then; -1 for none."""
         self._frames = np.ascontiguousarray(rows["frame"])
         self._reading: tuple[Rows, Int64s] | None = None
 
     def before(self, frames: Rows) -> Int64s:
-        """The same before each of these frames."""
+        """By frame, the PSN up to which (exclusive) requests were acknowledged before it; -1 for none."""
         psns_before: Int64s = self._reached[self._frames.searchsorted(frames)]
         return psns_before
 
     def proof(self, psn: int) -> int | None:
-        """The frame that was the first to acknowledge ``psn``; None for none."""
+        """The first frame that acknowledges ``psn``; None for none."""
         index = int(self.reached.searchsorted(psn, "right"))
         return int(self._frames[index]) if index < len(self.rows) else None
 
     def reading(self, data: Bytes) -> Placed:
-        """The responses to RDMA Reads among them; each gap asks for them again."""
+        """The Read responses; kept, as each gap asks for them again."""
         if self._reading is None:
             carrying = places(opcodes.IS_READ_RESPONSE[self.rows["opcode"]])
             self._reading = take(self.rows, carrying), self.psns[carrying]
         return data, *self._reading
 
     def beyond(self, psn: int) -> Gap | None:
-        """The requests from ``psn`` on that they answer, and the first and the last frame that do."""
+        """The requests from ``psn`` on that are acknowledged, as a Gap with the first and last frame that do so; None
+        for none."""
         index = int(self.reached.searchsorted(psn, "right"))
         if index == len(self.rows):
             return None
@@ -287,7 +292,7 @@ class AckHistory:
 
 
 def split_early(responses: ReadResponses, head: int, room: int) -> tuple[list[Placed], list[Placed]]:
-    """Those to requests before ``head``, and the others: as many as come until ``room`` packets wait."""
+    """Split into responses to requests before ``head``, and others, of which at most ``room`` packets are kept."""
     due: list[Placed] = []
     waiting: list[Placed] = []
     for data, rows, psns in responses:
@@ -313,42 +318,42 @@ def packets_between(read_responses: ReadResponses, start: int, end: int) -> int:
     if not answered or not len(psns := unique(np.concatenate(answered))):
         return count
     begun = unique(np.concatenate(starts))
-    # Responses from the first PSN on that do not begin one go on with an earlier Read, whose length is truncated.
+    # Responses at the first PSNs that do not begin a Read continue one whose request is before ``start``.
     before = psns[: psns.searchsorted(begun[0])] if len(begun) else psns
     count -= (going_on := int(np.count_nonzero(before - start == np.arange(len(before)))))
     return count - max(0, len(psns) - going_on - max(len(begun), 1))
 
 
 GRACE_PACKETS = 256
-"""So many packets of the connection after proof that a packet existed, it is taken as missing from the capture:
-captures reorder neighbours, not whole stretches."""
+"""Packets of the connection after proof that a packet existed, until it counts as missing from the capture: captures
+reorder neighbours, not whole stretches."""
 HELD_PACKETS = 1 << 16
-"""Without any proof, so many packets wait behind a gap before it is given up."""
+"""Packets that wait behind a gap without such proof before it is given up."""
 COPIES_FOLLOW = 1_000_000_000
-"""Nanoseconds after the packet that fills a gap, in which what waits behind it may be retransmitted."""
+"""Nanoseconds after the packet that fills a gap in which copies of what waits behind it may follow."""
 MAX_GIVEN_UP = 4096
-"""Gaps whose packets are recognised where they come late."""
+"""Gaps remembered to recognise their packets if they come late."""
 
 
 class MissingRequests:
-    """Which requests of one send queue are missing."""
+    """The missing requests of one send queue."""
 
     __slots__ = ("_behind", "_connection", "_gaps", "_open", "_sender", "_unconfirmed")
 
     def __init__(self, connection: Connection, sender: int) -> None:
         self._connection, self._sender = connection, sender
         self._gaps: Sequence[Gap] = ()
-        """Given up."""
+        """Gaps that were given up."""
         self._open: Gap | None = None
-        """Requests from the head on that were answered, and may only come late."""
+        """Requests from the head on that were answered but not seen: they may come late."""
         self._behind: Gap | None = None
-        """Up to where requests behind a gap that this batch gave up were answered."""
+        """Requests after a gap given up in this batch that were answered but not seen."""
         self._unconfirmed: tuple[int, int] | None = None
-        """PSN behind the last gap that no acknowledgement confirms, and packets in all of those."""
+        """The PSN after the last gap that no acknowledgement confirms, and the packets in all such gaps."""
 
     @property
     def quiet(self) -> bool:
-        """What comes next confirms or contradicts nothing."""
+        """Whether the next packets can neither confirm nor contradict anything."""
         return self._open is None and self._unconfirmed is None
 
     @property
@@ -357,7 +362,7 @@ class MissingRequests:
         return self.quiet and not self._gaps
 
     def answered(self, head: int, answers: AckHistory) -> None:
-        """Some of these responses answer requests from ``head`` on, which was not seen."""
+        """Note that some of these responses answer requests from ``head`` on, which were not seen."""
         beyond, known = answers.beyond(head), self._open
         if beyond is None:
             return
@@ -369,7 +374,7 @@ class MissingRequests:
         self._publish()
 
     def settle(self, head: int | None, answers: AckHistory | None) -> None:
-        """The batch with these responses is over: what was answered and not seen came late where the head is there."""
+        """At the end of a batch with these responses: if the head moved, what was answered before has come late."""
         if self._open is not None and self._open.start != head:
             self._connection.disorder(self._open.frame)
             self._open = None
@@ -380,20 +385,20 @@ class MissingRequests:
             self._resume(head)
 
     def _resume(self, head: int) -> None:
-        """The head is behind a gap that was given up."""
+        """Consider answered requests after the gap that was given up: ``head`` is now there."""
         behind, self._behind = self._behind, None
         if self._open is None and behind is not None and behind.end > head:
             self._open = behind._replace(start=head)
             self._publish()
 
     def confirm(self, acked: int) -> None:
-        """Requests up to this PSN (exclusively) were acknowledged."""
+        """Requests up to this PSN (exclusive) were acknowledged: unconfirmed gaps before it are confirmed."""
         if self._unconfirmed is not None and acked > self._unconfirmed[0]:
             self._count(0, -self._unconfirmed[1])
             self._unconfirmed = None
 
     def give_up(self, gap: Gap, packets: int, acked: int) -> None:
-        """So many packets are taken as missing; ``acked``: the PSN up to which requests were acknowledged."""
+        """Count ``packets`` in a gap as missing; ``acked``: the PSN up to which requests were acknowledged."""
         if self._open is not None:
             known, self._open = self._open, None
             self._behind = gap._replace(end=max(known.end, gap.end), later=known.last_frame)
@@ -409,7 +414,7 @@ class MissingRequests:
             self._unconfirmed = gap.end, before + unconfirmed
 
     def give_up_tail(self, head: int | None, read_responses: ReadResponses) -> None:
-        """What was answered was not seen, nor anything behind it."""
+        """Count requests as missing that were answered although neither they nor later ones were seen."""
         if head is not None:
             self._resume(head)
         gap = self._open
@@ -417,7 +422,7 @@ class MissingRequests:
             self.give_up(gap, packets_between(read_responses, gap.start, gap.end), gap.end + 1)
 
     def came_late(self, start: int, stop: int, packets: int) -> None:
-        """Requests that were given up."""
+        """Take requests out of the gaps that were given up: they came late."""
         for gap in overlapping(self._gaps, start, stop):
             self._connection.disorder(gap.frame)
         self._gaps = fill_gaps(self._gaps, start, stop)
@@ -426,7 +431,7 @@ class MissingRequests:
         self._connection.late_packets += packets
 
     def restart(self) -> None:
-        """The queue pair number lives again, and PSNs mean others."""
+        """Forget all gaps: the queue pair number was reused, and PSNs mean other packets."""
         self._gaps, self._open, self._behind, self._unconfirmed = (), None, None, None
 
     def _count(self, missing: int, unconfirmed: int) -> None:

@@ -1,4 +1,4 @@
-"""RDMA Reads and their responses: every response has its place by its PSN (IBA volume 1, 9.7.5.1)."""
+"""RDMA Reads and their responses: the PSN of a response gives its place (IBA volume 1, 9.7.5.1)."""
 
 from __future__ import annotations
 
@@ -19,15 +19,14 @@ from ..runs import TransferRun
 from .lost_packets import GRACE_PACKETS, Acknowledged, PacketClock
 
 MAX_RUNS = 16
-"""Runs of packets among which the first transmission is looked for."""
+"""Runs of packets to search for the first transmission."""
 
 
 def contradictions(runs: Sequence[tuple[int, Bytes, Rows]], data: Bytes, rows: Rows) -> dict[int, int]:
-    """Which of ``rows`` have another payload than their first transmission: the frame of that, and theirs.
+    """Which of ``rows`` have another payload than their first transmission: that one's frame, and theirs.
 
-    ``rows`` retransmit packets of ``runs``, of which each is in PSN order without a gap.  Damaged packets are not
-    among them: their receiver drops them.
-    """
+    ``rows`` retransmit packets of ``runs``, each of which is in PSN order without a gap.  ``rows`` must not have
+    damaged packets: their receiver drops them."""
     others: dict[int, int] = {}
     if len(runs) > MAX_RUNS:
         return others
@@ -61,9 +60,9 @@ def contradictions(runs: Sequence[tuple[int, Bytes, Rows]], data: Bytes, rows: R
 READ_REQUEST = 0x0C
 DEFAULT_MTU = 4096
 KEPT = 64
-"""Complete Reads that are remembered for repetitions of their responses."""
+"""Complete Reads remembered to recognise repeated responses."""
 OPEN_READS = 4096
-"""More RDMA Reads than this cannot be outstanding; the oldest are given up."""
+"""RDMA Reads kept open: more cannot be outstanding, so the oldest are given up."""
 
 
 def spans(connection: Connection, requests: Rows) -> Int64s:
@@ -77,21 +76,21 @@ def spans(connection: Connection, requests: Rows) -> Int64s:
 
 
 class _RcRead:
-    """An RDMA Read whose responses are not all there: PSNs [start, end)."""
+    """An RDMA Read with PSNs [start, end), some of whose responses may be missing."""
 
     __slots__ = ("complete", "end", "mtu", "operation", "overdue", "repeated", "seen", "start")
 
     def __init__(self, start: int, end: int, operation: Operation, mtu: int) -> None:
         self.start, self.end, self.operation = start, end, operation
         self.mtu = mtu
-        """The path MTU when its first response came, or as it is known until then."""
+        """The path MTU when its first response came; until then the known one."""
         self.seen: IntervalSet | None = None
-        """None while none is there, or where all came at once."""
+        """PSNs of the responses seen; None for none, or if all came at once."""
         self.complete = False
         self.repeated = 0
-        """Packet count at which the request was repeated last."""
+        """Packet count at which the request was last repeated."""
         self.overdue = 0
-        """Packet count at which a later response proved that its own had been sent; 0 while none has."""
+        """Packet count at which a later response proved that this Read's had been sent; 0 until then."""
 
 
 class _ReadsOfRun(NamedTuple):
@@ -107,7 +106,7 @@ class _ReadsOfRun(NamedTuple):
 
 
 class RcReads:
-    """The Reads that one send queue issued and that are not complete."""
+    """The Reads of one send queue that are not complete."""
 
     __slots__ = ("_complete", "_fresh", "connection", "mtu", "reads", "sender")
 
@@ -115,16 +114,16 @@ class RcReads:
         self.connection = connection
         self.sender = sender
         self.mtu = DEFAULT_MTU
-        """The path MTU as it was last known."""
+        """The last known path MTU."""
         self.reads: Sequence[_RcRead] = ()
         """Ascending by PSN."""
         self._fresh: Sequence[_ReadsOfRun] = ()
-        """Issued in this batch, whose responses were not looked for."""
+        """Issued in this batch; their responses were not looked for so far."""
         self._complete: Sequence[_ReadsOfRun] = ()
-        """The last that were, ascending by PSN; they become ``reads`` where a response to one of them is repeated."""
+        """The last Reads completed as rows, ascending by PSN; they join ``reads`` if one of their responses repeats."""
 
     def issue(self, run: TransferRun, index: Int64s, psns: Int64s) -> None:
-        """The same as ``open``, of rows of a run; their responses are expected in the same batch."""
+        """``open`` for rows of a run whose responses are expected in the same batch."""
         mtu = self.connection.path_mtu or DEFAULT_MTU
         end = psns + np.maximum(1, -(-run.rows["length"][index] // mtu))
         self._fresh = *self._fresh, _ReadsOfRun(run, index, psns, end)
@@ -144,13 +143,13 @@ class RcReads:
             self.reads.pop(0).operation.closed = True
 
     def last(self, head: int | None) -> _RcRead | None:
-        """The one that takes the PSNs up to this."""
+        """The last Read if its PSNs end at ``head``."""
         return self.reads[-1] if self.reads and self.reads[-1].end == head else None
 
     def take_mtu(self, head: int | None) -> int | None:
-        """The path MTU is another than was thought, and so are the PSNs of Reads without a response.
+        """Adopt the path MTU, which turned out to be another, for Reads without a response: it changes their PSNs.
 
-        ``head``: the PSN behind the last request; returns what it is now.
+        ``head``: the PSN after the last request; returns what it is now.
         """
         self.mtu = mtu = self.connection.path_mtu or DEFAULT_MTU
         for read in self.reads:
@@ -163,7 +162,7 @@ class RcReads:
         return head
 
     def responses(self, data: Bytes, rows: Rows, psns: Int64s, known: Acknowledged) -> None:
-        """Response packets that carry data, in capture order."""
+        """Take response packets that carry data, in capture order."""
         if not len(rows):
             return
         complete: list[_ReadsOfRun] = []
@@ -183,9 +182,9 @@ class RcReads:
             self._complete = _last([*self._complete, *complete])
 
     def _complete_fresh(self, data: Bytes, rows: Rows, psns: Int64s, complete: list[_ReadsOfRun]) -> NDArray[np.bool_]:
-        """Find the responses of Reads that all came, once and in order; the other Reads are opened.
+        """Complete the Reads of this batch whose responses all came, once and in order; open the others.
 
-        Returns which of ``rows`` are of none of these.
+        Returns which of ``rows`` belong to none of the completed ones.
         """
         fresh, self._fresh = self._fresh, ()
         start = np.concatenate([responses.start for responses in fresh])
@@ -215,7 +214,7 @@ class RcReads:
             through = mine >= 0
             if responses.run.data is not data:
                 through[:] = False
-            elif responses.run.made:  # Repeated requests of it came already.
+            elif responses.run.made:  # Its request was already repeated.
                 through &= ~among(responses.rows, np.fromiter(responses.run.made, np.int64))
             good[mine[(mine >= 0) & ~through]] = False
             if some(through):
@@ -229,7 +228,7 @@ class RcReads:
         return left
 
     def completed(self, run: TransferRun, index: Int64s, psns: Int64s, ends: Int64s) -> None:
-        """Reads that are rows of a run, PSNs [psn, end), behind all others: they have all of their responses."""
+        """Remember Reads that are rows of a run and have all of their responses; PSNs [psn, end), after all others."""
         self._complete = _last([*self._complete, _ReadsOfRun(run, index, psns, ends)])
 
     def _open_all(self, fresh: Iterable[_ReadsOfRun]) -> None:
@@ -238,7 +237,7 @@ class RcReads:
                 self.open(psn, responses.run.charged(index))
 
     def _remember(self) -> None:
-        """Make objects of those that are complete."""
+        """Make the complete Reads objects in ``reads``."""
         complete, self._complete = self._complete, ()
         reads = [*self.reads]
         for run, *columns in complete:
@@ -249,7 +248,7 @@ class RcReads:
         self.reads = _without_oldest(sorted(reads, key=_start))
 
     def _divided(self, rows: Rows, psns: Int64s) -> list[tuple[_RcRead, int, int, int]]:
-        """Of responses those that follow each other: their Read, [first, behind) and the PSN of the first.
+        """Split responses into consecutive ones of one Read: the Read, [first, behind), and the PSN of the first.
 
         The first responses of a Read tell how many it has, whatever the path MTU is by now.
         """
@@ -272,13 +271,13 @@ class RcReads:
     def _place(
         self, data: Bytes, rows: Rows, parts: Iterable[tuple[_RcRead, int, int, int]], clock: PacketClock
     ) -> None:
-        """Give the Reads that are objects their data."""
+        """Give the data of responses to Reads that are objects."""
         finished = False
         for read, a, b, low in parts:
             if low >= read.end:
                 continue
             b -= max(0, low + b - a - read.end)
-            if read.overdue and not read.complete:  # Those that come when the Read was given up are too late.
+            if read.overdue and not read.complete:  # Ignore responses that came after the Read was given up.
                 b = clock.first_behind(read.overdue + GRACE_PACKETS, rows["frame"][a:b]) + a
             if a < b:
                 finished = self._take(read, low, low + b - a, data, rows[a:b]) or finished
@@ -286,7 +285,7 @@ class RcReads:
             self.reads = _without_oldest(self.reads)
 
     def _take(self, read: _RcRead, low: int, high: int, data: Bytes, rows: Rows) -> bool:
-        """Responses with PSNs [low, high) of one Read; True where they complete it."""
+        """Take responses with PSNs [low, high) of one Read; True if they complete it."""
         operation, mtu = read.operation, read.mtu
         if read.seen is None:
             read.seen = IntervalSet()
@@ -308,7 +307,7 @@ class RcReads:
             fits = lengths == np.minimum(mtu, operation.length - offsets)
             if fits.all():
                 payload.runs.append((int(offsets[0]), data, part))
-            else:  # One of another size is one to a request that is missing, or the path MTU is not known.
+            else:  # A response of another size belongs to a missing request, or the path MTU is unknown.
                 for index in places(fits).tolist():
                     payload.runs.append((int(offsets[index]), data, part[index : index + 1]))
             payload.seen += int(lengths[fits].sum())
@@ -321,13 +320,13 @@ class RcReads:
         return read.complete
 
     def issued_again(self, psn: int, packets: int) -> None:
-        """A request with this PSN was repeated, as the last of so many ``packets``: more responses will come."""
+        """Note that the request with this PSN was repeated at packet count ``packets``: more responses will come."""
         at = bisect_right(self.reads, psn, key=_start) - 1
         if at >= 0 and psn < self.reads[at].end:
             self.reads[at].repeated, self.reads[at].overdue = packets, 0
 
     def _note_overdue(self, known: Acknowledged) -> None:
-        """The responses of some Reads must have been sent: something later was acknowledged."""
+        """Find Reads whose responses must have been sent, as something later was acknowledged."""
         for read in self.reads:
             if known.acked < read.end and not read.complete:
                 break
@@ -343,7 +342,7 @@ class RcReads:
                 read.operation.closed = True
 
     def forget(self) -> None:
-        """Repetitions are no longer expected."""
+        """Drop complete Reads: no more repetitions are expected."""
         self.reads = [read for read in self.reads if not read.complete]
         self._complete = ()
 
@@ -359,7 +358,7 @@ class RcReads:
 
 
 def note_responses(transfers: Rows, index: Int64s, responses: Rows, first: Int64s, behind: Int64s) -> None:
-    """All responses of the RDMA Reads that are these TRANSFER rows are there, [first, behind) of PACKET rows."""
+    """Enter the responses [first, behind), PACKET rows, into TRANSFER rows of RDMA Reads that have all of them."""
     transfers["first"][index], transfers["behind"][index] = first, behind
     transfers["packets"][index] += (behind - first).astype(np.int32)
     for name, of_packets in (("last_frame", "frame"), ("last_time", "time")):
@@ -369,18 +368,18 @@ def note_responses(transfers: Rows, index: Int64s, responses: Rows, first: Int64
 
 
 def any_truncated(rows: Rows, first: Int64s, behind: Int64s) -> NDArray[np.bool_]:
-    """Whether the capture lacks bytes of any of the PACKET rows [first, behind)."""
+    """Whether any of the PACKET rows [first, behind) is truncated."""
     before = np.append(0, np.cumsum(rows["captured"] < rows["length"]))
     short: NDArray[np.bool_] = before[behind] > before[first]
     return short
 
 
 def mtu_of_responses(responses: Rows, position: int, read: _RcRead) -> int | None:
-    """The path MTU by some of the responses of a Read, of which the first is the one with this ``position``."""
+    """The path MTU, derived from consecutive responses of a Read; ``position``: index of the first of them."""
     full = responses["length"][FULL[responses["opcode"]]]
     if len(full):
         mtu = int(full[0])
-    else:  # What was before the last one has this length in all.
+    else:  # All responses before the last one have the same length.
         before, position = read.operation.length - int(responses["length"][-1]), position + len(responses) - 1
         mtu = before // position if position and before % position == 0 else 0
     return mtu if mtu in PATH_MTUS else None
@@ -391,7 +390,7 @@ def _start(read: _RcRead) -> int:
 
 
 def _without_oldest(reads: Sequence[_RcRead]) -> Sequence[_RcRead]:
-    """Without complete ones but for the last ``KEPT``."""
+    """The Reads without the complete ones, except for the last ``KEPT``."""
     spare = sum([read.complete for read in reads]) - KEPT
     if spare <= 0:
         return reads
@@ -404,7 +403,7 @@ def _without_oldest(reads: Sequence[_RcRead]) -> Sequence[_RcRead]:
 
 
 def _last(complete: list[_ReadsOfRun]) -> list[_ReadsOfRun]:
-    """The last ``KEPT`` of them."""
+    """The last ``KEPT`` Reads."""
     kept: list[_ReadsOfRun] = []
     room = KEPT
     for part in reversed(complete):
@@ -416,14 +415,14 @@ def _last(complete: list[_ReadsOfRun]) -> list[_ReadsOfRun]:
 
 
 MAX_CHANGES = 64
-"""Of the path MTU in a batch, at most: where there are more, packets have any length."""
+"""Changes of the path MTU in a batch; with more, the lengths tell nothing."""
 PATH_MTUS = tuple(opcodes.PATH_MTU.values())
 FULL = opcodes.IS_FIRST | opcodes.IS_MIDDLE
 """Opcodes of packets that are exactly as long as the path MTU (IBA 9.7.2.1)."""
 
 
 def learn_mtu(connection: Connection, requests: Rows, responses: Rows, last: _RcRead | None) -> None:
-    """From the packets that are exactly as long as it is.  ``last``: the request before these, where it is a Read."""
+    """Set the path MTU from packets that are exactly as long; ``last``: the previous request, if it is a Read."""
     for rows in (requests, responses):
         full = rows["length"][FULL[rows["opcode"]]]
         if len(full):
@@ -433,13 +432,13 @@ def learn_mtu(connection: Connection, requests: Rows, responses: Rows, last: _Rc
                 return
     longest = max((int(rows["length"].max()) for rows in (requests, responses) if len(rows)), default=0)
     if connection.path_mtu is not None and connection.path_mtu < longest <= PATH_MTUS[-1]:
-        connection.path_mtu = None  # It was guessed where requests are missing.
+        connection.path_mtu = None  # It had been guessed wrong, as requests were missing.
     if connection.path_mtu is None and len(requests):
         _guess_mtu(connection, requests, longest, last)
 
 
 def mtu_changes(sent: Sequence[Rows]) -> Sequence[int]:
-    """The frames from which on the packets of either sender tell another path MTU than before."""
+    """The frames from which on packets of either sender show another path MTU than before."""
     whole = [FULL[rows["opcode"]] for rows in sent]
     lengths = np.concatenate([rows["length"] for rows in sent])
     full = np.concatenate(whole)
@@ -457,9 +456,9 @@ def mtu_changes(sent: Sequence[Rows]) -> Sequence[int]:
 
 
 def _guess_mtu(connection: Connection, requests: Rows, longest: int, last: _RcRead | None) -> None:
-    """A Read takes as many PSNs as its response has packets: the step to the next request tells.
+    """Guess the path MTU: a Read takes as many PSNs as its response has packets, so the step to the next request tells.
 
-    ``longest``: octets of the longest packet.
+    ``longest``: bytes of the longest packet.
     """
     reads = places(requests["opcode"][:-1] == READ_REQUEST)
     lengths, starts, following = (

@@ -1,7 +1,7 @@
-"""One send queue as an observer sees it: requests one way, their responses the other way, one space of PSNs.
+"""One send queue as an observer sees it: requests one way, responses the other way, one space of PSNs.
 
-Requests are delivered in PSN order.  What is in order is found with NumPy; Python looks only at runs that begin
-somewhere else than expected: a gap (lost on the wire, or only in the capture), a repetition, a start in mid-stream.
+Requests are delivered in PSN order.  NumPy finds what is in order; Python looks only at runs that begin elsewhere than
+expected: a gap (lost on the wire, or only by the capture), a repetition, a start in mid-stream.
 InfiniBand Architecture, volume 1, 9.7 (requester and responder) and 9.9.2 (retransmission).
 """
 
@@ -51,11 +51,11 @@ from .reads import DEFAULT_MTU, READ_REQUEST, RcReads, learn_mtu, spans
 from .seen_psns import SentRequests, Taken
 
 MAX_REUSED = 1000
-"""PSN errors that a connection lists."""
+"""PSN errors listed per connection."""
 
 
 class DetachedMessages:
-    """Messages of one send queue that came behind a gap."""
+    """Messages of one send queue that are delivered outside the order of PSNs: late, or with reused PSNs."""
 
     __slots__ = ("_next", "_reusing", "assembly", "connection", "frames", "reused", "sender")
 
@@ -63,29 +63,29 @@ class DetachedMessages:
         self.connection, self.sender = connection, sender
         self.assembly = RequestAssembly(connection, sender, reads)
         self.reused = IntervalSet()
-        """Unwrapped PSNs that two messages have."""
+        """Unwrapped PSNs that two messages used."""
         self.frames: set[int] = set()
-        """The packets among the last batch that reuse a PSN."""
+        """Frames of the last batch whose packets reuse a PSN."""
         self._next = 0
         self._reusing = False
         """The open message reuses PSNs."""
 
     def goes_on(self, psn: int, opcode: int) -> bool:
-        """Whether a message is open that goes on with this packet."""
+        """Whether a message is open that this packet continues."""
         return bool(self.assembly.partial) and psn == self._next and not STARTS[opcode]
 
     def holds(self, psns: Int64s) -> Rows | None:
-        """Which of these PSNs were reused; None for none at all."""
+        """Which of these PSNs were reused; None if none were."""
         if not self.reused.starts:
             return None
         return np.array([self.reused.covers(psn, psn + 1) for psn in psns.tolist()], np.bool_)
 
     def forget(self) -> None:
-        """No packet will be retransmitted."""
+        """Drop what is kept for repetitions: none will come."""
         self.assembly.recent.clear()
 
     def deliver(self, data: Bytes, rows: Rows, psns: Int64s) -> None:
-        """Requests that follow each other."""
+        """Take consecutive requests."""
         if not len(rows):
             return
         if not self.goes_on(psns[0], rows["opcode"][0]):
@@ -96,10 +96,11 @@ class DetachedMessages:
         self._next = int(psns[-1]) + 1
 
     def deliver_reused(self, data: Bytes, rows: Rows, psns: Int64s, earlier: Mapping[int, Taken]) -> None:
-        """New messages although earlier requests, by index in ``rows``, have their PSNs: their sender's error."""
+        """Take new messages that reuse PSNs, an error of the sender; ``earlier``: the earlier requests, by index in
+        ``rows``."""
         goes_on = self.goes_on(psns[0], rows["opcode"][0])
         if goes_on and not self._reusing:
-            # The message from before the first PSN goes on beyond it.
+            # An open message from before ``base`` continues beyond it.
             first = min(earlier, default=len(rows))
             self.deliver(data, rows[:first], psns[:first])
             if first == len(rows):
@@ -137,12 +138,12 @@ class HeldRun(NamedTuple):
 
 
 def held_run(start: int, end: int, data: Bytes, rows: Rows, psns: Int64s) -> HeldRun:
-    """These requests, at least one."""
+    """A HeldRun of these requests, at least one."""
     return HeldRun(start, end, data, rows, psns, int(rows["frame"][0]))
 
 
 def insert_run(held: list[HeldRun], run: HeldRun) -> Rows:
-    """Put a run among those that wait, but for what one of them has already; tells which of its rows that are."""
+    """Insert a run into ``held``, without PSNs that are held already; returns which rows those are."""
     at = bisect_right(held, run.start, key=attrgetter("start"))
     before = held[at - 1].end if at else run.start
     after = held[at].start if at < len(held) else run.end
@@ -156,14 +157,14 @@ def insert_run(held: list[HeldRun], run: HeldRun) -> Rows:
                     rows, psns = run.rows[first:behind], run.psns[first:behind]
                     insert_run(held, held_run(int(psns[0]), int(ends[behind - 1]), run.data, rows, psns))
             return known
-        # A READ Request takes more PSNs than its own, of which another packet has one: the sender's error.
+        # The PSNs that a READ Request takes include one of another packet: the sender's error.
         run = run._replace(end=after)
     held.insert(at, run)
     return np.zeros(len(run.rows), np.bool_)
 
 
 def held_already(held: Sequence[HeldRun], psns: Int64s) -> Rows:
-    """Which of these PSNs a run has that waits."""
+    """Which of these PSNs are held."""
     if len(psns) < len(held):  # Many runs wait where a sender leaves out every other packet.
         owners = [bisect_right(held, psn, key=attrgetter("start")) - 1 for psn in psns.tolist()]
         pairs = zip(owners, psns.tolist(), strict=True)
@@ -176,7 +177,7 @@ def held_already(held: Sequence[HeldRun], psns: Int64s) -> Rows:
 
 
 class SendQueue:
-    """What endpoint ``sender`` of a connection initiates."""
+    """The requests of endpoint ``sender`` of a connection, and their responses."""
 
     __slots__ = (
         "_answers", "_clock", "_completed", "_detached", "_due", "_jump", "_moved", "_now", "acked", "base",
@@ -187,58 +188,58 @@ class SendQueue:
     def __init__(
         self, connection: Connection, sender: int, start_psn: int | None = None, sent: SentRequests | None = None
     ) -> None:
-        """``sent``: where its requests are remembered."""
+        """``sent``: where its requests are remembered for retransmissions."""
         self.connection = connection
         self.sender = sender
         self.head: int | None = start_psn
-        """Unwrapped PSN of the next request to deliver; None until one was seen."""
+        """Unwrapped PSN of the next request to deliver; None until a request was seen."""
         self.base = start_psn
-        """The first PSN known; what lies before it was sent before the capture began."""
+        """The first known PSN; requests before it were sent before the capture began."""
         self.before_base: IntervalSet | None = None
         self.given_up: IntervalSet | None = None
-        """PSNs of packets that are taken as missing from the capture."""
+        """PSNs of packets that count as missing from the capture."""
         self.acked = -1
-        """Unwrapped PSN up to which (exclusively) the responder acknowledged; -1 for none."""
+        """Unwrapped PSN up to which (exclusive) the responder acknowledged; -1 for none."""
         self.held: Sequence[HeldRun] = ()
         """Runs that wait behind a gap, ascending, disjoint."""
         self.held_packets = 0
         self.filled = 0, 0
-        """The frame that filled the gap before the first held run, of which copies may follow, and its time."""
+        """Frame and time (ns) of the packet that filled the gap before the first held run; copies may still follow."""
         self.released: Sequence[tuple[int, int]] = ()
-        """The first frames of runs that waited in this batch or before, and the frames with which that ended."""
+        """Pairs of frames: the first of a run that waited, and the one that released it."""
         self._now = 0
-        """The frame with which what waits is released."""
+        """The frame that releases what waits."""
         self._moved = 0
-        """The frame with which the head moved last."""
+        """The frame that last moved the head."""
         self.stray: HeldRun | None = None
-        """A packet far from the head that nothing has confirmed yet."""
+        """A packet far from the head that nothing has confirmed so far."""
         self.started = False
-        """Something was seen; until then the PSN from the CM exchange is only a hint."""
+        """Some request was seen; until then the PSN from the CM exchange is only a hint."""
         self.reads = RcReads(connection, sender)
         self.responses: Sequence[tuple[Bytes, Rows, Int64s]] = ()
-        """Read responses that have not found their Read."""
+        """Read responses whose Read is not known so far."""
         self.messages = RequestAssembly(connection, sender, self.reads)
         self._detached: DetachedMessages | None = None
         self.sent = SentRequests() if sent is None else sent
         self.missing = MissingRequests(connection, sender)
         self._clock = NO_PACKETS
         self.gap_proved = 0
-        """When it was proved that the packets in the first gap existed; 0 for not so far."""
+        """The packet count at which it was proved that the packets in the first gap existed; 0 until then."""
         self._answers: AckHistory | None = None
-        """The responses of the batch that is being taken."""
+        """The responses of the current batch."""
         self._due: tuple[tuple[Bytes, Rows], ...] = ()
-        """Responses that were not looked at, in capture order."""
+        """Responses not looked at so far, in capture order."""
         self._completed: Int64s | None = None
-        """The last of its ``completions``."""
+        """The last entry of ``completions`` so far."""
         self._jump: Jump | None = None
-        """A gap so wide that it may be none, where something waits behind one."""
+        """With runs held: a gap so wide that it may be none."""
 
     def feed(
         self, data: Bytes, requests: Rows, responses: Rows, clock: PacketClock, runs: list[Run] | None = None
     ) -> Delivered:
-        """Take the queue's packets of one batch, in capture order; give what became complete.
+        """Take the queue's packets of one batch, in capture order; returns what became complete.
 
-        ``clock`` counts the packets of the whole connection.  Plain ones go to ``runs``.
+        ``clock`` counts the packets of the whole connection.  Ordinary Operations go to ``runs``.
         """
         self.messages.columns = data if runs is not None else None
         self._clock = clock
@@ -270,13 +271,13 @@ class SendQueue:
 
     @property
     def expecting(self) -> bool:
-        """Nothing unusual is under way, and it is known which PSN comes next."""
+        """Whether the next PSN is known and nothing unusual is going on."""
         waiting = self.held or self.responses or self.messages.partial or self.messages.reused
         odd = self.stray or self._detached or self.given_up or not self.missing.quiet
         return self.head is not None and not waiting and not odd and all(read.complete for read in self.reads.reads)
 
     def finish(self) -> Delivered:
-        """The capture or the connection is over: what waits will not be completed."""
+        """Release everything: the capture or the connection is over."""
         self._respond()
         self._give_up()
         self.responses = ()
@@ -288,14 +289,14 @@ class SendQueue:
 
     @property
     def detached(self) -> DetachedMessages:
-        """Made where it is needed: few connections have any."""
+        """Made when first needed: few connections have such messages."""
         if self._detached is None:
             self._detached = DetachedMessages(self.connection, self.sender, self.reads)
         return self._detached
 
     @property
     def has_detached(self) -> bool:
-        """Some messages came beside the order of PSNs."""
+        """Whether messages came outside the order of PSNs."""
         return self._detached is not None
 
     @property
