@@ -411,14 +411,14 @@ class RequestAssembly:
             self._emit_parts(parts, start_known=complete, end_known=True)
 
     def close(self) -> None:
-        """The open message gets no more packets."""
+        """Emit the open message, which gets no more packets."""
         self.flush()
         if self.partial:
             parts, self.partial = self.partial, ()
             self._emit_parts(parts, start_known=bool(STARTS[int(parts[0][2]["opcode"][0])]), end_known=False)
 
     def _emit_parts(self, parts: Sequence[tuple[int, Bytes, Rows]], start_known: bool, end_known: bool) -> None:
-        """A message whose packets came in several runs, perhaps with gaps or without one of its ends."""
+        """Emit a message whose packets came in several runs, perhaps with gaps or without one of its ends."""
         psn, _, first = parts[0]
         _, _, last = parts[-1]
         kind = _KINDS[int(_KIND[int(first["opcode"][0])])]
@@ -473,7 +473,7 @@ class RequestAssembly:
     def repeated(self, data: Bytes, rows: Rows, psns: Int64s) -> None:
         """Charge retransmitted packets, in ascending order of PSNs, to the Operations they belong to.
 
-        ``flush`` does so: to find these costs more than a packet, and dividing what waits into messages even more.
+        Deferred to ``flush``: finding the Operations costs more than a packet, and dividing waiting requests even more.
         """
         if len(rows):
             before = int(self._waiting[-1][2][-1]) + 1 if self._waiting else None
@@ -514,7 +514,7 @@ class RequestAssembly:
 
 
 def transfer_rows(rows: Rows, starts: Int64s, ends: Int64s) -> Rows:
-    """TRANSFER rows of RDMA Writes that are the packets [start, end], and of Reads whose requests are."""
+    """TRANSFER rows of RDMA Writes, whose packets are [start, end], and of Reads, whose requests are."""
     first, last = take(rows, starts), take(rows, ends)
     transfers = np.zeros(len(starts), TRANSFER)
     transfers["place"] = transfers["last_frame"] = last["frame"]
@@ -533,7 +533,7 @@ def transfer_rows(rows: Rows, starts: Int64s, ends: Int64s) -> Rows:
 
 
 def _sums(values: Rows, starts: Int64s, ends: Int64s) -> Int64s:
-    """The sums of the stretches [start, end], which ascend and do not overlap."""
+    """The sums of ``values`` over [start, end]; these ranges ascend and are disjoint."""
     before = np.concatenate(([0], np.cumsum(values, dtype=np.int64)))
     sums: Int64s = before[ends + 1] - before[starts]
     return sums

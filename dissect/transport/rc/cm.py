@@ -1,4 +1,4 @@
-"""Connection Management as an observer reads it: what two queue pairs agreed (IBA volume 1, chapter 12)."""
+"""Connection Management as an observer reads it: what two queue pairs agreed on (IBA volume 1, chapter 12)."""
 
 from __future__ import annotations
 
@@ -20,51 +20,51 @@ from .pairing import flow_key
 
 MAD_SIZE, MAD_HEADER_SIZE = 256, 24
 MANAGEMENT_CLASS, METHOD, ATTRIBUTE_ID = 1, 3, 16
-"""Their places in the header of a Management Datagram (13.4.2)."""
+"""Offsets in the header of a Management Datagram (13.4.2)."""
 
 
 class ManagementMessage(NamedTuple):
-    """One Communication Management message.  None is: the message has no such field, or it was truncated."""
+    """One Communication Management message.  None: the message has no such field, or was truncated."""
 
     kind: str
     """REQ, REP, RTU, REJ, MRA, DREQ, DREP, LAP, APR, SIDR_REQ, SIDR_REP."""
     local_comm_id: int | None = None
-    """The sender's; of SIDR messages the Request ID."""
+    """The sender's communication ID; of SIDR messages the Request ID."""
     remote_comm_id: int | None = None
     local_qpn: int | None = None
-    """The sender's queue pair: REQ, REP; SIDR_REP: the one that answers."""
+    """The sender's queue pair: REQ, REP; SIDR_REP: the queue pair that answers."""
     remote_qpn: int | None = None
     """The receiver's queue pair: DREQ, LAP."""
     start_psn: int | None = None
-    """Of the first request the sender expects, so of the receiver's first: REQ, REP (12.7.31)."""
+    """The PSN of the first request that the sender expects: REQ, REP (12.7.31)."""
     service_id: int | None = None
     service_port: int | None = None
-    """Port, where the service ID is one of the RDMA IP CM Service (A11)."""
+    """Port, if the service ID is one of the RDMA IP CM Service (A11)."""
     responder_resources: int | None = None
-    """RDMA Reads and Atomics the sender can serve at a time."""
+    """RDMA Reads and Atomics that the sender can serve at a time."""
     initiator_depth: int | None = None
-    """RDMA Reads and Atomics the sender wants to have outstanding."""
+    """RDMA Reads and Atomics that the sender wants to have outstanding."""
     path_mtu: int | None = None
     """Bytes."""
     ack_timeout: int | None = None
-    """Nanoseconds of the local ACK timeout: REQ (12.7.34).  None, too, for a timer that never expires."""
+    """Nanoseconds of the local ACK timeout: REQ (12.7.34); None as well for a timer that never expires."""
     reason: int | None = None
     """REJ."""
     reason_name: str = ""
 
     private_data: bytes = b""
-    """The consumer's, as far as captured; behind the RDMA IP CM header where there is one."""
+    """The consumer's, as captured; after the RDMA IP CM header if there is one."""
     truncated: bool = False
-    """The capture ends before the message does."""
+    """The capture ends within the message."""
 
 
 def read_cms(
     data: Bytes, starts: Int64s, captured: Int64s, kinds: Container[str] | None = None
 ) -> list[ManagementMessage | None]:
-    """The CM messages in the Management Datagrams at ``starts``, of which so many bytes are captured.
+    """The CM messages in the Management Datagrams at ``starts``; ``captured``: bytes of each that are captured.
 
-    Never raises: fields behind the end of the captured bytes are None.  None for a MAD too short to tell what it is,
-    or of another class, method or attribute.  ``kinds``: None for all others, too.
+    Never raises: fields beyond the captured bytes are None.  A MAD that is too short to tell, of another class, method
+    or attribute, or not of one of ``kinds``, gives None.
     """
     sizes = captured.clip(0, np.minimum(len(data) - starts, MAD_SIZE))
     datagrams = np.zeros((len(starts), MAD_SIZE), np.uint8)
@@ -88,10 +88,10 @@ def read_cms(
 
 
 def _messages(kind: str, layer: str, datagrams: Bytes, sizes: Int64s) -> Iterator[ManagementMessage]:
-    """Those in whole datagrams of one kind; behind so many bytes they are made up."""
+    """The messages in complete datagrams of one kind; bytes beyond ``sizes`` were filled in."""
 
     def column(layer: str, at: int, *names: str) -> list[Any]:
-        """A field of the header at ``at``, by the name that it has there; bytes where it has more than 64 bits."""
+        """A field of the header at ``at``, by whichever of ``names`` the header has; bytes if it exceeds 64 bits."""
         header = compiled(layer)
         name = next((name for name in names if name in header.columns), None)
         if name is None:
@@ -138,9 +138,9 @@ def _messages(kind: str, layer: str, datagrams: Bytes, sizes: Int64s) -> Iterato
 
 
 def mad_values(datagram: bytes) -> tuple[dict[str, Any], str, dict[str, Any]]:
-    """The header of a Management Datagram, what CM message it holds ('' for none), and the fields of that.
+    """The header of a Management Datagram, the kind of its CM message ('' for none), and that message's fields.
 
-    Fields behind the end of the bytes are None; what is longer than 64 bits is bytes.
+    Fields beyond the end of the bytes are None; fields longer than 64 bits are bytes.
     """
     header = _values("MAD", datagram[:MAD_HEADER_SIZE])
     kind, layer = _what(datagram)
@@ -148,14 +148,14 @@ def mad_values(datagram: bytes) -> tuple[dict[str, Any], str, dict[str, Any]]:
 
 
 def _what(datagram: bytes) -> tuple[str, str]:
-    """The name of the CM message in a Management Datagram and that of its layer, '' for none."""
+    """The kind of the CM message in a Management Datagram, and the name of its layer; '' for none."""
     if len(datagram) < ATTRIBUTE_ID + 2 or datagram[MANAGEMENT_CLASS] != CLASS_CM or datagram[METHOD] != METHOD_SEND:
         return "", ""
     return CM_LAYERS.get(datagram[ATTRIBUTE_ID] << 8 | datagram[ATTRIBUTE_ID + 1], ("", ""))
 
 
 def _values(layer: str, data: bytes) -> dict[str, Any]:
-    """The fields of one header by name, None for those that do not lie wholly in ``data``."""
+    """The fields of one header by name; None for those that do not lie wholly in ``data``."""
     return {name: _value(column, data) for name, column in compiled(layer).columns.items()}
 
 
@@ -172,12 +172,12 @@ Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 PENDING = 1 << 14
-"""REQs, and REPs without their REQ, that are remembered."""
+"""REQs, and REPs without their REQ, that are kept."""
 TELLING = frozenset(("REQ", "REP", "RTU", "REJ", "MRA", "DREQ"))
-"""Kinds of messages that are looked at."""
+"""Kinds of messages that are evaluated."""
 REPEATED = 60_000_000_000
 REPEATED_FRAMES = 1000
-"""Nanoseconds and frames within which the same REQ is a repetition, not a new connection."""
+"""Nanoseconds and frames within which the same REQ is a repetition instead of a new connection."""
 
 
 class ConnectionRequest(NamedTuple):
@@ -190,21 +190,21 @@ class ConnectionRequest(NamedTuple):
     source: int
     destination: int
     transport: int
-    """As of PACKET rows."""
+    """As in PACKET rows."""
     endpoint: Endpoint
     frame: int
     time: int
 
 
 class Asked(NamedTuple):
-    """A REQ that was not answered so far."""
+    """A REQ that has not been answered so far."""
 
     request: ConnectionRequest
     times: int
-    """How often it was sent, without copies."""
+    """How often it was sent, not counting copies."""
     frame: int
     time: int
-    """Of the last."""
+    """Of the last one."""
 
 
 class Established(NamedTuple):
@@ -226,15 +226,15 @@ class Refused(NamedTuple):
 
 
 class DisconnectRequested(NamedTuple):
-    """DREQ: the flow it travels beside ends."""
+    """A DREQ: the flow of its sender ends."""
 
     key: int
     comm_ids: tuple[int | None, int]
-    """Of the sender and the receiver."""
+    """Communication IDs of sender and receiver."""
 
 
 class HalfKnown(NamedTuple):
-    """An endpoint of whose CM exchange only one side was seen, and its number: 0 active, 1 passive."""
+    """An endpoint of a CM exchange of which only one side was seen, and its number: 0 active, 1 passive."""
 
     endpoint: Endpoint
     number: int
@@ -242,24 +242,24 @@ class HalfKnown(NamedTuple):
 
 
 class Management:
-    """Puts CM exchanges together; messages may be repeated, reordered or missing."""
+    """Combines the messages of CM exchanges, which may be repeated, reordered or missing."""
 
     def __init__(self, addresses: AddressTable) -> None:
         self.addresses = addresses
         self.requests: dict[tuple[int, int, int], ConnectionRequest] = {}
-        """By source, destination and local communication id."""
+        """By source, destination and local communication ID."""
         self.replies: dict[tuple[int, int, int], tuple[Endpoint, int, int]] = {}
-        """REPs whose REQ was not seen, with frame and time: by source and destination of the REQ, and its communication
-        id."""
+        """REPs without a captured REQ, with frame and time: by source and destination of the REQ, and its communication
+        ID."""
         self.half_known: dict[int, HalfKnown] = {}
-        """By key of the flow that goes to the endpoint."""
+        """By the key of the flow to the endpoint."""
         self.asked: dict[tuple[int, int, int], Asked | None] = {}
-        """As ``requests``; None: it was answered."""
+        """Keys as in ``requests``; None once it was answered."""
 
     def take(
         self, message: ManagementMessage, source: int, destination: int, transport: int, frame: int, time: int
     ) -> Established | Refused | DisconnectRequested | None:
-        """Look at a message, and where it was sent: ids of addresses, what carried it, frame and time (ns)."""
+        """Process a message; its addresses as ids, its transport, frame and time (ns)."""
         if message.kind == "REQ" and message.local_comm_id is not None and message.local_qpn is not None:
             name = source, destination, message.local_comm_id
             request = ConnectionRequest(
@@ -280,7 +280,7 @@ class Management:
             return self._requested(name, request)
         if message.kind == "RTU" and message.local_comm_id is not None:
             name = source, destination, message.local_comm_id
-            if name in self.asked:  # A REP came.  Where the connection is forgotten already, so is this.
+            if name in self.asked:  # A REP came.  If the connection was forgotten, so was this REQ.
                 self.asked[name] = None
             return None
         if message.remote_comm_id is None:
@@ -304,7 +304,7 @@ class Management:
         return None
 
     def forget(self, request: ConnectionRequest) -> None:
-        """Its connection has ended: the same REQ again asks for another one."""
+        """Forget a REQ whose connection has ended: the same REQ again asks for a new one."""
         name = request.source, request.destination, request.local_comm_id
         self.asked.pop(name, None)
         if self.requests.get(name) is request:
@@ -330,7 +330,7 @@ class Management:
         return None
 
     def _endpoint(self, source: int, message: ManagementMessage, frame: int) -> Endpoint:
-        """The end that sent a REQ or REP."""
+        """The endpoint that sent a REQ or REP."""
         return Endpoint(
             self.addresses.name(source),
             message.local_qpn or 0,
@@ -346,7 +346,7 @@ class Management:
 
 @lru_cache(maxsize=1024)
 def _shared(private_data: bytes) -> bytes:
-    """The same bytes: the connections of one client and server all carry them."""
+    """The bytes themselves, shared: all connections of one client and server carry the same."""
     return private_data
 
 

@@ -1,4 +1,4 @@
-"""The health of one Reliable Connection, followed packet by packet in columns."""
+"""The health of one Reliable Connection, evaluated in columns."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ OPEN = "open at the end of the capture"
 
 
 class Initiated(NamedTuple):
-    """What one endpoint initiated, and how it was answered."""
+    """The requests of one endpoint, and how they were answered."""
 
     queue: RcRetransmissions
     answers: Acknowledgements
     responder_last_time: int | None
-    """Nanoseconds; of the last packet of the other endpoint."""
+    """Nanoseconds; time of the last packet of the other endpoint."""
 
 
 def ending(connection: Connection, initiated: Sequence[Initiated], now: int | None) -> str:
-    """DREQ, REJ with its reason, a fatal NAK, silence; or that it did not end.
+    """Why the connection ended: DREQ, REJ with its reason, a fatal NAK, silence; or that it did not end.
 
-    ``initiated``: by either endpoint.  ``now``: nanoseconds, the last moment of the capture.
+    ``initiated``: by endpoint.  ``now``: nanoseconds, the end of the capture.
     """
     ended = connection.ended_by
     if ended.startswith("REJ"):
@@ -63,7 +63,7 @@ def ending(connection: Connection, initiated: Sequence[Initiated], now: int | No
 
 
 def _silence(initiated: Sequence[Initiated], now: int | None) -> str:
-    """Requests without an answer although there was time; '' where there are none."""
+    """Describes requests that stayed unanswered although there was time; '' for none."""
     if now is None:
         return ""
     for queue, answers, answered in initiated:
@@ -72,7 +72,7 @@ def _silence(initiated: Sequence[Initiated], now: int | None) -> str:
             continue
         waited = now - max(since, answered)
         retries = sum(request.end > answers.first_unanswered for request in queue.requests)
-        # Without a retransmission, and if there never was an acknowledgement, the capture lacks those.
+        # With neither a retransmission nor any acknowledgement, the capture just lacks the acknowledgements.
         if waited >= UNANSWERED and (retries or answers.acks):
             attempts = "retransmission" if retries == 1 else "retransmissions"
             tried = f"; {retries} {attempts}" if retries else NOT_RETRANSMITTED
@@ -86,9 +86,9 @@ def _silence(initiated: Sequence[Initiated], now: int | None) -> str:
 
 NOT_RETRANSMITTED = "; none of them was retransmitted"
 PAUSE = 100_000_000
-"""Nanoseconds; an endpoint that sends no payload for longer is not active."""
+"""Nanoseconds; an endpoint that sends no payload for longer than this is not active."""
 TOGETHER = 4096
-"""Packets that are counted at a time."""
+"""Packets that are counted together."""
 MARKED_KEPT = 4096
 MAX_FAILURES = 1000
 CONGESTION_EXPERIENCED = 3
@@ -104,22 +104,22 @@ class _Batch(NamedTuple):
     requests: Rows | None
     responses: Rows | None
     head: int | None
-    """PSN expected before it."""
+    """PSN expected before the batch."""
     furthest: int | None
-    """PSN expected behind it."""
+    """PSN expected after the batch."""
 
 
 class _Complaints:
-    """Congestion and damage of what one endpoint sent, of which most have none."""
+    """Congestion and damage in what one endpoint sent; most endpoints have none."""
 
     __slots__ = ("cnp_delay", "cnp_gap", "cnps", "failure_count", "failures", "last_cnp", "marked", "marks", "notices")
 
     def __init__(self) -> None:
         self.marked = self.cnps = 0
         self.marks = _NONE
-        """Times of the last marked packets."""
+        """Times of the latest marked packets."""
         self.notices = _NONE
-        """Times of CNPs not yet compared with the marks."""
+        """Times of CNPs not compared with the marks so far."""
         self.last_cnp: int | None = None
         self.cnp_gap = self.cnp_delay = NO_SAMPLES
         self.failures: tuple[tuple[int, int, int], ...] = ()
@@ -128,11 +128,11 @@ class _Complaints:
 
 
 _NO_COMPLAINTS = _Complaints()
-"""Stands for those of which there are none so far, and takes none."""
+"""Shared by endpoints without complaints; must not be changed."""
 
 
 class _EndpointCounts:
-    """What one endpoint sent, beside the order of its packets."""
+    """What one endpoint sent, apart from the order of its packets."""
 
     __slots__ = ("active", "bytes", "complaints", "last_payload", "last_time", "packets")
 
@@ -141,17 +141,17 @@ class _EndpointCounts:
         self.last_payload: int | None = None
         self.last_time: int | None = None
         self.complaints = _NO_COMPLAINTS
-        """To be looked at only, see ``own_complaints``."""
+        """Read only, see ``own_complaints``."""
 
     @property
     def own_complaints(self) -> _Complaints:
-        """The complaints of this endpoint alone, which may be changed."""
+        """The complaints of this endpoint, to change."""
         if self.complaints is _NO_COMPLAINTS:
             self.complaints = _Complaints()
         return self.complaints
 
     def feed(self, rows: Rows) -> None:
-        """These few tell what a batch costs: the packets' times and lengths come in ``count``."""
+        """Count packets and marks as they come; ``count`` adds times and lengths later, for many at once."""
         self.packets += len(rows)
         self.last_time = int(rows["time"][-1])
         marked = rows["ecn"] == CONGESTION_EXPERIENCED
@@ -161,14 +161,14 @@ class _EndpointCounts:
             noted.marks = np.concatenate((noted.marks, rows["time"][marked]))[-MARKED_KEPT:]
 
     def passed(self, packets: int, time: int) -> None:
-        """The same, of packets without a mark, the last at ``time``."""
+        """Count packets without a mark, the last of them at ``time``."""
         self.packets += packets
         self.last_time = time
 
     def carried(self, length: int, first: int, last: int, active: int) -> None:
-        """The same as ``count``, of packets that were counted: bytes, and times of what has payload.
+        """Count the payload of packets that ``passed`` counted: bytes, and the times of the first and last.
 
-        ``active``: nanoseconds between ``first`` and ``last`` that are no pause.
+        ``active``: nanoseconds between ``first`` and ``last`` without pauses.
         """
         self.bytes += length
         self.active += active
@@ -177,7 +177,7 @@ class _EndpointCounts:
         self.last_payload = last
 
     def count(self, parts: Sequence[Rows | None]) -> None:
-        """Its requests and its responses."""
+        """Count bytes and active time of its requests and its responses."""
         carrying: list[Int64s] = []
         for part in parts:
             if part is not None:
@@ -194,7 +194,7 @@ class _EndpointCounts:
             self.last_payload = int(times[-1])
 
     def notified(self, times: Int64s) -> None:
-        """It sent CNPs at these times."""
+        """Note CNPs that it sent at these times."""
         noted = self.own_complaints
         noted.cnps += len(times)
         noted.notices = np.concatenate((noted.notices, times))
@@ -204,7 +204,7 @@ class _EndpointCounts:
         noted.last_cnp = int(times[-1])
 
     def settle(self, marks: Int64s) -> None:
-        """Compare its CNPs with the times at which packets of the other end came marked."""
+        """Compare its CNPs with the times of marked packets of the other end."""
         noted = self.complaints
         if not len(noted.notices):
             return
@@ -215,7 +215,7 @@ class _EndpointCounts:
 
 
 class RcHealth:
-    """What is counted of one connection; feed it what the connection's observers are fed."""
+    """The counts of one connection; takes what the connection's observers take."""
 
     __slots__ = ("_recoveries", "_waiting", "_waiting_packets", "answers", "connection", "retransmissions", "sent")
 
@@ -228,10 +228,10 @@ class RcHealth:
             for end in (0, 1)
         )
         self.answers = Acknowledgements(), Acknowledgements()
-        """What endpoint 0 and 1 initiated, and how the other answered."""
+        """By endpoint: the answers to its requests."""
         self._recoveries: Recoveries | None = None
         self._waiting: tuple[tuple[_Batch, _Batch], ...] = ()
-        """Batches that were not counted yet."""
+        """Batches that were not counted so far."""
         self._waiting_packets = 0
 
     def feed(
@@ -240,10 +240,10 @@ class RcHealth:
         split: Sequence[tuple[Rows, Rows]],
         reused: tuple[Collection[int], Collection[int]] = ((), ()),
     ) -> None:
-        """Take a batch, in capture order: what each end sent, and the same as requests and responses.
+        """Take a batch, in capture order: by end, what it sent, and the same split into requests and responses.
 
-        ``reused``: the frames of new requests of each end that have the PSN of an earlier one.  The connection's path
-        MTU is known as well as this batch tells it.
+        ``reused``: by end, the frames of new requests that have the PSN of an earlier one.  The connection has to know
+        its path MTU as of this batch.
         """
         for end in (0, 1):
             if len(sent[end]):
@@ -280,7 +280,7 @@ class RcHealth:
         return _Batch(asked, answers, head, queue.head)
 
     def expecting(self, heads: tuple[int | None, ...]) -> bool:
-        """Nothing unusual is under way, and the next PSNs of both ends are these."""
+        """Whether these are the next PSNs of both ends, and nothing unusual is going on."""
         if self._waiting:
             self._count()
         for queue, head, answers, sent in zip(self.retransmissions, heads, self.answers, self.sent, strict=True):
@@ -291,11 +291,11 @@ class RcHealth:
         return True
 
     def renew(self) -> None:
-        """There is more of it than was asked for."""
+        """Drop cached results: there is more data."""
         self._recoveries = None
 
     def flush(self) -> None:
-        """Nothing more is expected: count what waits, and drop the packets that retransmissions are looked for in."""
+        """Count what waits, and drop the packets kept to find retransmissions: no more are expected."""
         self._count()
         for queue in self.retransmissions:
             queue.forget()
@@ -303,7 +303,7 @@ class RcHealth:
             answers.compact()
 
     def _count(self) -> None:
-        """Look at several batches together: a look costs more than a packet."""
+        """Count the waiting batches together: a call costs more than a packet."""
         waiting, self._waiting, self._waiting_packets = self._waiting, (), 0
         if not waiting:
             return
@@ -313,11 +313,11 @@ class RcHealth:
             self.sent[end].count((queues[end].requests, queues[1 - end].responses))
 
     def notified(self, sender: int, times: Int64s) -> None:
-        """``sender`` sent Congestion Notification Packets to this connection's other queue pair."""
+        """Count CNPs that ``sender`` sent to this connection's other queue pair."""
         self.sent[sender].notified(times)
 
     def corrupt(self, sender: int, rows: Rows, dropped: bool) -> None:
-        """PACKET rows of ``sender`` whose invariant CRC is wrong; ``dropped``: by their receiver, for that."""
+        """Note PACKET rows of ``sender`` with a wrong invariant CRC; ``dropped``: the receiver dropped them for it."""
         known = self.connection.damaged
         if dropped and len(known) < MAX_FAILURES:
             self.connection.damaged = *known, *zip(rows["frame"].tolist(), rows["time"].tolist(), strict=True)
@@ -330,7 +330,7 @@ class RcHealth:
         self._recoveries = None
 
     def _listed(self) -> list[Retransmission]:
-        """In order; where the lost packet came damaged, that is the loss."""
+        """All retransmissions in order; if the lost packet had arrived damaged, that is the loss."""
         if all(queue.untroubled for queue in self.retransmissions):
             return []
         nouns: list[Retransmission] = []
@@ -351,7 +351,7 @@ class RcHealth:
 
     @property
     def recoveries(self) -> Recoveries | None:
-        """None where nothing was retransmitted."""
+        """None if nothing was retransmitted."""
         if not any(ledger.counts for ledger in self.connection.ledgers):
             return None
         if self._recoveries is None:
@@ -359,11 +359,11 @@ class RcHealth:
         return self._recoveries
 
     def silences(self, sender: int) -> Silences:
-        """When ``sender`` sent no requests."""
+        """Pauses in the requests of ``sender``."""
         return self.retransmissions[sender].silences
 
     def timers(self, sender: int) -> list[Timer]:
-        """Those by which ``sender`` retransmits what the capture may not show to be lost."""
+        """The timers by which ``sender`` retransmits, even if the capture does not show the loss."""
         timeout = self.connection.endpoints[0].ack_timeout
         timers = [_ack_timer(timeout)] if timeout else []
         if naks := self.retransmissions[sender].rnr_naks:
@@ -372,7 +372,7 @@ class RcHealth:
         return timers
 
     def result(self, now: int | None = None, icrc_checked: int | None = None) -> TransportHealth:
-        """The state of things; ``now``: nanoseconds, the capture's last moment."""
+        """The health so far; ``now``: nanoseconds, the end of the capture."""
         self._count()
         for end in (0, 1):
             self.sent[end].settle(self.sent[1 - end].complaints.marks)

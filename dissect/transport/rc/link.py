@@ -23,19 +23,19 @@ from .send_queue import SendQueue
 
 
 class Resting(NamedTuple):
-    """All that such a queue has to know; PSNs are unwrapped."""
+    """The whole state of a queue at rest; PSNs are unwrapped."""
 
     head: int | None
     base: int | None
     acked: int
     order: int
-    """Frame of the last message."""
+    """Frame of the last message delivered."""
     started: bool
     delivered: bool
 
 
 def at_rest(queue: SendQueue) -> Resting | None:
-    """Behind ``forget``: what is enough to make it again; None where there is more."""
+    """The state from which ``resumed`` can make the queue again, after ``forget``; None if that is not all of it."""
     messages = queue.messages
     under_way = queue.held or queue.responses or queue.stray or queue.reads.reads or queue.gap_proved
     remembered = queue.before_base or queue.given_up or queue.has_detached or not queue.missing.none
@@ -45,7 +45,7 @@ def at_rest(queue: SendQueue) -> Resting | None:
 
 
 def resumed(connection: Connection, sender: int, known: Resting, sent: SentRequests | None = None) -> SendQueue:
-    """The queue goes on where it rested."""
+    """A queue that continues where ``known`` left off."""
     queue = SendQueue(connection, sender, sent=sent)
     queue.head, queue.base, queue.acked = known[:3]
     queue.started = known.started
@@ -54,9 +54,9 @@ def resumed(connection: Connection, sender: int, known: Resting, sent: SentReque
 
 
 PATIENCE = 5_000_000_000
-"""Nanoseconds without any packet of a connection, after which a lost one is not retransmitted any more."""
+"""Nanoseconds without any packet of a connection after which a lost packet is not retransmitted any more."""
 SETTLED = 10_000_000_000
-"""The same, after which no retransmission is expected at all."""
+"""Nanoseconds without any packet after which no repetition is expected at all."""
 
 
 class RcLink:
@@ -67,17 +67,17 @@ class RcLink:
     def __init__(self, connection: Connection, request: ConnectionRequest | None) -> None:
         self.connection = connection
         self._queues: tuple[SendQueue, ...] | None = None
-        """None before any packet, and where they rest: of a connection that is over few packets come."""
+        """None before the first packet, and at rest: few packets follow when a connection is over."""
         self._resting: bytes | None = None
-        """Of both, in the least memory."""
+        """The Resting state of both queues, packed."""
         self.health = RcHealth(connection)
         self.request = request
-        """The CM REQ, None where none was seen."""
+        """The CM REQ, None if none was seen."""
         self.packets = 0
         self.closing = False
-        """Disconnected: behind this batch nothing will be retransmitted."""
+        """Disconnected: after this batch nothing will be retransmitted."""
         self.forgotten = False
-        """It was quiet for so long that no repetition is expected."""
+        """Silent for so long that no repetition is expected."""
         self.waiting: Sequence[tuple[int, Operation]] = ()
 
     @property
@@ -100,7 +100,7 @@ class RcLink:
 
     @property
     def expecting(self) -> bool:
-        """Nothing unusual is under way, and it is known which packets come next."""
+        """Whether it is known which packets come next, and nothing unusual is going on."""
         first, second = self.queues
         return (
             not self.waiting
@@ -112,10 +112,10 @@ class RcLink:
     def feed(
         self, data: Bytes, sent: tuple[Rows, Rows], runs: list[Run] | None = None, every: Rows | None = None
     ) -> Delivered:
-        """Packets of one batch, by sender, each in capture order; Operations in the order of events.
+        """Take the packets of one batch, by sender, in capture order; returns Operations in the order of events.
 
-        Where ``runs`` is given, plain Operations that need not wait behind a gap are put there.  ``every``: the packets
-        of all connections.
+        With ``runs``, ordinary Operations that need not wait behind a gap go there instead.  ``every``: the packets of
+        all connections.
         """
         if changes := mtu_changes(sent):
             first, second = (np.split(rows, rows["frame"].searchsorted(changes)) for rows in sent)
@@ -148,25 +148,25 @@ class RcLink:
                     left += run.cut(mark)
                 if runs is not None and len(run):
                     runs.append(run)
-            # What is no row of a run waited for the packet that has the same place, or for a row.
+            # An Operation outside a run waited for the packet that has the same place, or for a row.
             left.sort(key=itemgetter(0, 1))
             waiting += [(order, operation) for order, _, operation in left] + delivered
         self.health.feed(sent, split, (self.queues[0].reusing, self.queues[1].reusing))
         return self._postponed(waiting, [run for _, plain in fresh for run in plain if len(run)])
 
     def begin(self, order: int) -> None:
-        """What waits happens no sooner than at this place in the order of events."""
+        """Let nothing that waits happen before this place in the order of events."""
         self.waiting = tuple((max(waiting_order, order), operation) for waiting_order, operation in self.waiting)
         for queue in self.queues:
             queue.messages.order = max(queue.messages.order, order)
 
     @property
     def _mark(self) -> int | None:
-        """The first frame of either queue that waits behind a gap."""
+        """The first frame that waits behind a gap, in either queue."""
         return min((held.frame for queue in self.queues for held in queue.held), default=None)
 
     def _release(self, waiting: Delivered) -> Delivered:
-        """What of it happened before the first packet that still waits behind a gap, on either queue."""
+        """Take out what happened before the first packet that still waits behind a gap, in either queue."""
         waiting.sort(key=itemgetter(0))
         mark, count = self._mark, len(waiting)
         if mark is not None:
@@ -175,7 +175,7 @@ class RcLink:
         return waiting[:count]
 
     def _postponed(self, waiting: Delivered, runs: Sequence[Run] = ()) -> Delivered:
-        """The same, and rows, in the places at which they happen."""
+        """As ``_release``, with Operations and rows moved to the places at which they can happen."""
         delivered = self._release(waiting)
         released = [pair for queue in self.queues for pair in queue.released]
         for queue in self.queues:
@@ -183,18 +183,18 @@ class RcLink:
         return postponed(delivered, runs, released) if released else delivered
 
     def open_since(self, sender: int) -> int | None:
-        """The first frame of a message of ``sender`` that is not complete, and may still become so."""
+        """The first frame of a message of ``sender`` that is incomplete but may still be completed; None for none."""
         return None if self._queues is None else self.queues[sender].open_since()
 
     def settle(self) -> None:
-        """The batch is over: keep what later packets are compared with, unless none is expected."""
+        """End the batch: keep what later packets are compared with, unless none is expected."""
         for queue in self._queues or ():
             queue.settle(not self.closing)
         for _, operation in self.waiting:
             operation.payload.own_rows()
 
     def forget(self) -> None:
-        """The connection is over: what could be repeated will not be."""
+        """Drop what is kept for repetitions, and put the queues to rest: the connection is over."""
         self.closing = False
         self.health.flush()
         if self._queues is None:
@@ -206,7 +206,7 @@ class RcLink:
             self._resting, self._queues = marshal.dumps((tuple(first), tuple(second))), None
 
     def idle(self, since: int) -> Delivered:
-        """No packet came for ``since`` nanoseconds: gaps that are still open will not be filled."""
+        """No packet came for ``since`` nanoseconds: give up gaps that will not be filled any more."""
         if since >= SETTLED and not self.forgotten:
             self.forgotten = True
             self.forget()
@@ -215,7 +215,7 @@ class RcLink:
         return self.give_up_gaps(since < PATIENCE, self.connection.last_frame) if since >= COPIES_FOLLOW else []
 
     def give_up_gaps(self, filled: bool, frame: int) -> Delivered:
-        """What waits behind gaps, or only what waits behind ``filled`` ones, waits no longer than to ``frame``."""
+        """Release what waits behind gaps, or only behind ``filled`` ones, no later than at ``frame``."""
         if self._queues is None or not any(queue.held for queue in self._queues):
             return []
         waiting = [*self.waiting]
@@ -225,11 +225,11 @@ class RcLink:
 
     @property
     def gap_filled(self) -> bool:
-        """Something waits only because it may be retransmitted."""
+        """Whether something waits only because copies of it may follow."""
         return any(queue.gap_filled for queue in self._queues or ())
 
     def finish(self) -> Delivered:
-        """Nothing more is expected."""
+        """Release everything: nothing more is expected."""
         waiting = [*self.waiting]
         for queue in self._queues or ():
             waiting += queue.finish()
@@ -238,5 +238,5 @@ class RcLink:
         return waiting
 
     def release(self) -> None:
-        """No packet comes any more: only the health stays."""
+        """Drop the queues, as no more packets come; the health stays."""
         self._queues = self._resting = None

@@ -41,19 +41,19 @@ from .seen_psns import detach
 
 
 class Binding(NamedTuple):
-    """Which connection a flow belongs to."""
+    """The connection that a flow belongs to, and its sender."""
 
     link: RcLink
     sender: int
 
 
 class _Change(NamedTuple):
-    """From this row of the batch on."""
+    """A new binding, from a row of the batch on."""
 
     row: int
     binding: Binding
     reused: bool
-    """Another connection had the flow before, of which packets may come late."""
+    """Another connection had the flow before, and packets of it may come late."""
 
 
 class Bindings:
@@ -61,19 +61,19 @@ class Bindings:
 
     def __init__(self) -> None:
         self.bound: dict[int, Binding] = {}
-        """At the start of the batch."""
+        """The bindings at the start of the batch."""
         self._changes: dict[int, list[_Change]] = {}
-        """In the batch."""
+        """Changes in the batch."""
         self._before: dict[int, list[Binding]] = {}
-        """What had flows before, the oldest first, whose packets may come late: none came of what has them now."""
+        """Earlier bindings, oldest first, whose packets may still come: none of the current binding came so far."""
 
     def current(self, key: int) -> Binding | None:
-        """After the changes so far."""
+        """The binding of a flow after the changes so far."""
         changes = self._changes.get(key)
         return changes[-1].binding if changes else self.bound.get(key)
 
     def disconnected(self, event: DisconnectRequested) -> Binding | None:
-        """What a DREQ ends: it may come late, when the next connection has the queue pair."""
+        """The binding that a DREQ ends; it may come late, when the next connection has the queue pair."""
         owners: list[Binding | None] = [*self._before.get(event.key, ()), self.bound.get(event.key)]
         owners += [change.binding for change in self._changes.get(event.key, ())]
         for owner in owners[::-1]:
@@ -82,14 +82,14 @@ class Bindings:
         return None
 
     def change(self, key: int, row: int, binding: Binding, reused: bool = False) -> None:
-        """From ``row`` of the batch on, a flow belongs to another connection.
+        """Bind a flow to another connection, from ``row`` of the batch on.
 
-        ``reused``: from the first packet on that has a PSN of that one.
+        ``reused``: only from the first packet on whose PSN fits that connection.
         """
         self._changes.setdefault(key, []).append(_Change(row, binding, reused))
 
     def sort(self, rows: Rows, indices: Int64s) -> Iterator[tuple[int, Binding | None, Int64s]]:
-        """Key, binding and rows of each flow in ``rows[indices]``; then the changes hold for what follows."""
+        """Key, binding and rows of each flow in ``rows[indices]``; the changes then hold for later batches."""
         keys = flow_keys(rows["source"], rows["destination"], rows["dest_qp"])[indices]
         order = np.argsort(keys, kind="stable")
         keys, indices = keys[order], indices[order]
@@ -103,7 +103,7 @@ class Bindings:
                 pass
 
     def _split(self, key: int, members: Int64s, psns: Rows) -> Iterator[tuple[Binding | None, Int64s]]:
-        """The packets of a flow by what they belong to, up to the end of the batch."""
+        """Split the packets of a flow by the binding they belong to, up to the end of the batch."""
         owners = [*self._before.pop(key, ()), self.bound.get(key)]
         last = _NO_ROWS
         changes = self._changes.pop(key, ())
@@ -128,7 +128,7 @@ class Bindings:
             self._before[key] = [owner for owner in owners if owner is not None]
 
     def drop(self, numbers: set[int]) -> None:
-        """No packet of the connections with these numbers is expected."""
+        """Forget the bindings of connections with these numbers."""
         for key in [key for key, binding in self.bound.items() if binding.link.connection.number in numbers]:
             del self.bound[key]
             self._before.pop(key, None)
@@ -138,17 +138,17 @@ class Bindings:
 
 
 LATE = 4096
-"""Packets of a flow that are looked at together, whether they come late."""
+"""Packets of a flow that are examined together for late ones."""
 NEAR = 64
-"""Packets of a flow, of which what comes late of the same connection has to be the neighbour."""
+"""Packets of a flow among which a late packet must have a neighbour of the same connection."""
 _NO_ROWS = np.empty(0, np.int64)
 
 
 def _owners(owners: Sequence[Binding | None], numbers: Rows, last: Rows) -> Int64s:
-    """Which of those that have a flow in turn each of its packets belongs to, by ``numbers``, their PSNs: the nearest.
+    """By packet, the index of its owner among ``owners``, which have a flow in turn: the one whose PSNs are nearest.
 
-    ``last``: PSNs of the first of them.  A flow has those of both ends: of requests, and of responses to the other's.
-    """
+    ``numbers``: PSNs; ``last``: PSNs of the first owner.  A flow has PSNs of both ends: those of its requests, and
+    those of the requests that its responses answer."""
     away: list[Int64s] = []
     psns = numbers.astype(np.int64)
     for at, owner in enumerate(owners):
@@ -166,38 +166,38 @@ def _owners(owners: Sequence[Binding | None], numbers: Rows, last: Rows) -> Int6
 
 
 def _starting(connection: Connection) -> list[int]:
-    """The PSNs with which its flows begin, as far as they are known."""
+    """The PSNs with which a connection's flows begin, as far as known."""
     return [end.start_psn for end in connection.endpoints if end.start_psn is not None]
 
 
 def _ahead(psns: Int64s, known: Sequence[int] | Int64s) -> Int64s:
-    """By how many each PSN is ahead of the last of these before it."""
+    """How far each PSN is ahead of the nearest of ``known`` before it."""
     return np.array(((psns[:, None] - np.array(known)) % PSN.modulus).min(axis=1))
 
 
 NOTICE, DAMAGED, WRONG = "CNP", "damaged", "wrong ICRC"
 MAX_NOTED = 4096
 MAX_PACKETS = 4096
-"""Per flow, while their connection is not known."""
+"""Packets kept per flow until its connection is known."""
 
 Bound = Mapping[int, Binding]
 """By flow key."""
 
 
 class FlowNotes:
-    """Hands packets to the health of the connection they belong to, as soon as that is known."""
+    """Passes CNPs and damaged packets to the health of their connection, as soon as that is known."""
 
     def __init__(self, every_wrong: bool) -> None:
         self.every_wrong = every_wrong
-        """Count wrong invariant CRCs also where none of the host's packets has a right one."""
+        """Count wrong invariant CRCs even of hosts none of whose packets has a right one."""
         self.verified = 0
         """Packets whose ICRC was verified."""
         self._waiting: dict[int, list[tuple[Rows, str]]] = {}
         self.unknown = 0
-        """Packets that were not kept."""
+        """Packets that were dropped without a connection."""
 
     def look(self, batch: PacketBatch, bound: Bound) -> None:
-        """Find them in a batch."""
+        """Collect such packets of a batch."""
         rows, icrc = batch.rows, batch.icrc
         self.verified += icrc.verified
         self._take(rows[rows["opcode"] == opcodes.CNP], bound, NOTICE)
@@ -222,7 +222,7 @@ class FlowNotes:
                 self.unknown += len(part)
 
     def settle(self, bound: Bound) -> None:
-        """Hand over what belongs to connections that are known by now."""
+        """Pass on packets whose connection is known by now."""
         for key in [key for key in self._waiting if key in bound]:
             for rows, what in self._waiting.pop(key):
                 _count(bound[key], rows, what)
@@ -237,38 +237,39 @@ def _count(binding: Binding, rows: Rows, what: str) -> None:
 
 
 UNPAIRED = 30_000_000_000
-"""Nanoseconds without a packet, after which a flow finds its partner as well as it can, or none."""
+"""Nanoseconds without a packet after which a flow is paired as well as possible, or goes on alone."""
 HELD_IN_ALL = 1 << 19
-"""Packets of flows without a partner; then the oldest find theirs as well as they can, or go on without."""
+"""Packets of unpaired flows; beyond that the oldest flows are paired as well as possible, or go on alone."""
 MAX_FLOWS = 4096
-"""Flows without a partner; then the same."""
+"""Unpaired flows; beyond that the same happens."""
 FIRST_LOOK, EACH_LOOK = 16, 1 << 12
-"""Frames at which partners are looked for, twice as many each time, and then after so many: wherever batches end."""
+"""Frames at which flows are paired: the first, doubled each time, then at multiples of the second; independent of where
+batches end."""
 DISORDERED = 64
-"""Frames by which a CM message may be behind the first packets of its connection, which begin with a starting PSN."""
+"""Frames by which a CM message may follow the first packets of its connection, which begin with a starting PSN."""
 SAME_QPNS = 8
-"""Connections between queue pairs of the same numbers that are remembered."""
+"""Connections remembered between queue pairs with the same numbers."""
 MIGRATED = 4096
-"""PSNs from where a queue pair stopped on one path to where it goes on, on another."""
+"""PSNs that may lie between the end of a queue pair on one path and its continuation on another."""
 BEHIND_DREQ = 256
-"""Frames behind a DREQ in which packets of its connection may be retransmitted."""
+"""Frames after a DREQ in which packets of its connection may be retransmitted."""
 DISCONNECTED = "DREQ from the client", "DREQ from the server"
 
 
 Event = tuple[int, RcLink, Operation]
-"""Frame number in whose place it stands, where, what."""
+"""The number of the frame that it counts at, its link, the Operation."""
 QueueRun = tuple[RcLink, Run]
 
 
 class RcObserver:
-    """Feed it PacketBatches; it gives Operations in the order of events, over all connections."""
+    """Takes PacketBatches, and gives the Operations of all connections in the order of events."""
 
     def __init__(
         self, addresses: AddressTable, registry: Registry, ports: frozenset[int], verify: bool = False,
         reader: SendReader = NO_READER,
     ) -> None:  # fmt: skip
-        """``registry`` is shared with the observers of other transports; ``ports``: those of the service; ``reader``
-        reads Sends, to pair flows."""
+        """``registry``: shared with the observers of other transports; ``ports``: service ports; ``reader``: reads
+        Sends, to pair flows."""
         self.addresses = addresses
         self.registry = registry
         self.ports = ports
@@ -276,39 +277,39 @@ class RcObserver:
         self.links: dict[int, RcLink] = {}
         """By connection number."""
         self._new: list[RcLink] = []
-        """Of connections without a number."""
+        """Links of connections without a number so far."""
         self._by_qpns: dict[tuple[int, int], list[RcLink]] = {}
-        """The last connections whose queue pairs have these numbers."""
+        """The latest links by the numbers of their queue pairs."""
         self.bindings = Bindings()
         self.unpaired = UnpairedFlows(reader)
         self.max_flows = MAX_FLOWS
         self._look = FIRST_LOOK
-        """The frame behind which partners are looked for next."""
+        """The frame at which flows are paired next."""
         self._now = AT_END
-        """The frame behind which they are looked for now."""
+        """The frame at which they are being paired."""
         self._paired: dict[int, Binding] = {}
-        """Flows that found partners in this batch: what a CM exchange bound them to came later."""
+        """Flows paired in this batch: CM exchanges that bind them came later."""
         self.management = Management(addresses)
         self.closing: dict[RcLink, int] = {}
         """Disconnected a while ago, with the frame of the DREQ: packets may be retransmitted behind it."""
         self._unbound: dict[int, tuple[int, int]] = {}
         """Frame and time of the DREQs that end flows of which it is not known so far whose they are."""
         self._filled: dict[RcLink, None] = {}
-        """Those on which something waits only because it may be retransmitted."""
+        """Links where something waits only because copies of it may follow."""
         self.replayed: list[tuple[RcLink, Bytes, tuple[Rows, Rows]]] = []
-        """Packets that were held and now have a connection."""
+        """Packets that were held and belong to a connection now."""
         self._frames: Sequence[int] = ()
-        """Of the rows of the batch."""
+        """The frames of the batch's rows."""
         self._data: Bytes | None = None
-        """Of the last batch: all of a file that is mapped into memory, else its own."""
+        """The bytes of the last batch: the whole file if it is mapped into memory, else the batch's own."""
         self.other: Counter[str] = Counter()
         """Packets of other transport services, by name."""
 
     def feed(self, batch: PacketBatch, runs: list[QueueRun] | None = None, last: int | None = None) -> list[Event]:
-        """Take a batch; give every Operation that became clear.
+        """Take a batch; returns the Operations that are certain by now.
 
-        Where ``runs`` is given, plain Operations are put there and not among the events.  ``last``: the last frame of
-        the batch, where that is none of these packets.
+        With ``runs``, ordinary Operations go there instead.  ``last``: the last frame of the batch, if it is not one of
+        these packets.
         """
         rows = batch.rows
         if last is None:
@@ -342,7 +343,7 @@ class RcObserver:
         self.notes.look(batch, self.bindings.bound)
         flows = self.unpaired.flows
         while self.unpaired.packets > HELD_IN_ALL or len(flows) > self.max_flows:
-            # A pair is two of them: half of those too many may be enough.
+            # Two flows make a pair: releasing half of the excess may be enough.
             events += self._give_up([*islice(flows, max(1, (len(flows) - self.max_flows) // 2))])
         for link in [*self._filled]:
             ended = after_silence(rows, link.connection.last_frame, link.connection.last_time)
@@ -368,7 +369,7 @@ class RcObserver:
         return events
 
     def idle(self, now: int) -> list[Event]:
-        """Nothing came up to ``now`` (ns) that was not fed: give what need not wait any longer."""
+        """Release what need not wait longer, as nothing came up to ``now`` (ns)."""
         events: list[Event] = []
         flows = self.unpaired.flows
         old = [key for key, flow in flows.items() if now - flow.last_time >= UNPAIRED]
@@ -389,7 +390,7 @@ class RcObserver:
         self._new.clear()
 
     def finish_links(self, numbers: set[int]) -> list[Event]:
-        """The connections with these numbers are over."""
+        """Release everything of the connections with these numbers: they are over."""
         events: list[Event] = []
         for number in numbers & self.links.keys():
             link = self.links[number]
@@ -397,7 +398,7 @@ class RcObserver:
         return events
 
     def drop(self, numbers: set[int]) -> None:
-        """Let go of everything about the connections with these numbers."""
+        """Forget the connections with these numbers."""
         for number in numbers & self.links.keys():
             link = self.links.pop(number)
             first, second = sorted(end.qpn for end in link.connection.endpoints)
@@ -412,7 +413,7 @@ class RcObserver:
         self.closing = {link: frame for link, frame in self.closing.items() if link.connection.number not in numbers}
 
     def finish(self) -> list[Event]:
-        """The capture is over."""
+        """Release everything: the capture is over."""
         events = self._pair(last_chance=True)
         for flow in sorted(self.unpaired.flows.values(), key=attrgetter("first_frame")):
             events += self._one_direction(flow.key)
@@ -458,7 +459,7 @@ class RcObserver:
                 if behind < len(part):
                     left.append((key, part[behind:]))
             unknown = left
-            # Nothing happens on a connection before it is known.
+            # Events of a connection count from where it became known.
             known = len(self._paired)
             pairs = sorted(self._pair(last_chance=False), key=itemgetter(0))
             for binding in islice(self._paired.values(), known, None):
@@ -481,7 +482,7 @@ class RcObserver:
     # Connections by their CM exchange
 
     def _manage(self, batch: PacketBatch, datagrams: Int64s) -> None:
-        """Take the CM messages in these rows."""
+        """Process the CM messages in these rows."""
         if len(datagrams):
             self._frames = batch.rows["frame"].copy().data
         carrying = take(batch.rows, datagrams)
@@ -492,7 +493,7 @@ class RcObserver:
                 self._happened(self.management.take(message, *sent), batch.rows, index)
 
     def _happened(self, event: Established | Refused | DisconnectRequested | None, rows: Rows, index: int) -> None:
-        """The CM message in row ``index`` is the last of what tells this."""
+        """Process what a CM exchange says as of the message in row ``index``."""
         if isinstance(event, Established):
             self._established(event, rows, index)
         elif isinstance(event, Refused):
@@ -563,8 +564,8 @@ class RcObserver:
             self.management.half_known.pop(key, None)
 
     def _note_unanswered(self) -> None:
-        """Make connections of the REQs that were repeated and that nothing answered."""
-        # Where only some of what its ends sent is in the capture, the answer may have been sent, too.
+        """Add connections for REQs that were repeated and never answered."""
+        # If the capture has only one direction of the hosts' traffic, the answer may have been sent.
         went_on: dict[frozenset[str], int] = {}
         for link in (*self.links.values(), *self._new):
             if link.connection.paired_by != "CM":
@@ -580,7 +581,8 @@ class RcObserver:
                 connection.last_frame, connection.last_time = frame, time
 
     def _early(self, link: RcLink, sender: int, flow: Flow | None, first: int) -> bool:
-        """Packets of a flow from frame ``first`` on belong to the link, older ones wait on; whether there are any."""
+        """Give the link a flow's packets from frame ``first`` on, older ones continue to wait; False if there are
+        none."""
         if flow is None:
             return False
         begin = _first_row(joined([rows for _, rows in flow.pieces]), first, _starting(link.connection))
@@ -610,11 +612,11 @@ class RcObserver:
     # Connections from the traffic
 
     def _pair(self, last_chance: bool) -> list[Event]:
-        """Pair what can be paired."""
+        """Pair the flows that can be paired."""
         return self._all_inferred(self.unpaired.pairs(last_chance))
 
     def _give_up(self, keys: Sequence[int]) -> list[Event]:
-        """These flows wait no longer: they find their partners as well as they can, or none."""
+        """Pair these flows as well as possible, or let them go on alone: they have waited long enough."""
         events = self._all_inferred(self.unpaired.partners(keys)) if keys else []
         for key in keys:
             if key in self.unpaired.flows:
@@ -658,7 +660,7 @@ class RcObserver:
         return self._replay(link, active, passive)
 
     def _migrated(self, link: RcLink, active: Flow, passive: Flow) -> None:
-        """Note where these flows go on with the queue pairs and PSNs of a connection between other addresses."""
+        """Note the connection, if any, whose queue pairs and PSNs these flows continue between other addresses."""
         connection = link.connection
         qpns = [end.qpn for end in connection.endpoints]
         frame = min(active.first_frame, passive.first_frame)
@@ -682,7 +684,7 @@ class RcObserver:
                 return
 
     def _replay(self, link: RcLink, active: Flow | None, passive: Flow | None) -> list[Event]:
-        """Feed what was held, batch by batch as it came."""
+        """Feed the packets that were held, in the batches in which they came."""
         pieces: dict[int, tuple[int, Bytes, list[Rows]]] = {}
         for sender, flow in enumerate((active, passive)):
             if flow is not None:
@@ -697,7 +699,7 @@ class RcObserver:
         return events
 
     def _one_direction(self, key: int) -> list[Event]:
-        """Only one direction was captured."""
+        """Make a connection of a flow without a partner."""
         flow = self.unpaired.release(key)
         assert flow is not None
         near, far = self.addresses.name(flow.source), self.addresses.name(flow.destination)
@@ -725,14 +727,14 @@ def _began(pair: Pair) -> int:
 
 
 def _next_look(frame: int) -> int:
-    """The frame behind which partners are looked for, the next after one."""
+    """The next frame after this one at which flows are paired."""
     return max(FIRST_LOOK, 1 << frame.bit_length()) if frame < EACH_LOOK else (frame // EACH_LOOK + 1) * EACH_LOOK
 
 
 def _first_row(rows: Rows, first: int, starting: Sequence[int]) -> int:
-    """The first of the packets of a flow that a connection has from frame ``first`` on, which shows it.
+    """The first row of a flow that belongs to a connection shown by frame ``first``.
 
-    Where frames are out of order it may be shown behind its first packets.
+    If frames are out of order, the first packets of the connection may precede that frame.
     """
     low, behind = rows["frame"].searchsorted((first - DISORDERED, first)).tolist()
     early = rows[low:behind]
@@ -745,7 +747,7 @@ def _of_request(request: ConnectionRequest, passive: Endpoint) -> Connection:
 
 
 def _transport(row: Rows) -> str:
-    """What carried a packet, as Connection says it."""
+    """The transport of a packet, as Connection names it."""
     return TRANSPORTS[int(row["transport"])]
 
 

@@ -1,8 +1,8 @@
-"""Which two flows make a connection, when no CM exchange shows it: evidence from the traffic itself.
+"""Which two flows are one connection, if no CM exchange shows it: evidence from the traffic.
 
-A flow is all packets from one address to one queue pair of another.  Its partner runs between the same two hosts the
-other way, acknowledges its PSNs, answers its requests and uses the handles that it advertised.  Requests, answers and
-advertised handles are read from Sends by a ``SendReader``, which knows the protocol above.
+A flow is all packets from one address to one queue pair of another.  Its partner runs between the same two hosts in the
+other direction, acknowledges its PSNs, answers its requests and uses the handles that it advertised.  A ``SendReader``,
+which knows the protocol above, reads requests, answers and advertised handles from Sends.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def flow_key(source: int, destination: int, dest_qp: int) -> int:
 
 
 def flow_keys(source: Rows, destination: Rows, dest_qp: Rows) -> Rows:
-    """The same of many packets."""
+    """The keys (``flow_key``) of many packets."""
     return (
         source.astype(np.uint64) << np.uint64(44)
         | destination.astype(np.uint64) << np.uint64(24)
@@ -35,60 +35,61 @@ def flow_keys(source: Rows, destination: Rows, dest_qp: Rows) -> Rows:
 
 
 SAMPLED_SENDS = 256
-"""Sends of a flow that are read."""
+"""Sends read per flow."""
 SAMPLED_BYTES = 1024
-"""Of a Send, in which handles are looked for."""
+"""Bytes of a Send searched for handles."""
 CONVINCING = 8
 """A score that allows a verdict before the capture ends."""
 HELD_PACKETS = 1 << 18
-"""So many packets of a flow wait for a partner."""
+"""Packets of a flow kept while it waits for a partner."""
 MAX_SHARED = 64
-"""A feature that more flows of one direction have tells none of them apart."""
+"""Flows of one direction with the same feature; with more, the feature does not distinguish any."""
 MAX_CANDIDATES = 16
-"""Flows that have most features in common with a flow, and are compared with it in full."""
+"""Flows compared in full with a flow: those with the most features in common."""
 PSN_BLOCK = 8
-"""PSNs that are alike without so many low bits are a feature."""
+"""Low bits that PSNs may differ in to be the same feature."""
 
 _STARTS_SEND = opcodes.IS_SEND & (opcodes.IS_FIRST | opcodes.IS_ONLY)
 
 
 class SendEvidence(NamedTuple):
-    """What the first bytes of a Send say."""
+    """What the first bytes of a Send tell."""
 
     transaction: int | None
-    """What a request and the answer to it have in common; None where it has none."""
+    """Identifies a request and its answer; None without one."""
     role: str
-    """'request', 'answer', or '' where the captured bytes do not say."""
+    """'request', 'answer', or '' if the captured bytes do not tell."""
     advertised: tuple[int, ...] = ()
-    """Handles of memory that its receiver may use."""
+    """Handles of memory that the receiver may use."""
     from_responder: bool | None = False
-    """A request of the connection's responder; None: maybe, which counts where nothing else tells the ends apart."""
+    """A request that the connection's responder sends; None: maybe, used only if nothing else tells the ends apart."""
 
 
 class SendReader(NamedTuple):
     """Reads Sends of the protocol above."""
 
     read: Callable[[Bytes, int, int, int], SendEvidence | None]
-    """Of the data, start and end of the captured bytes, and the length of the Send; None where it is of no use."""
+    """Takes data, start and end of the captured bytes, and the length of the Send; None if it tells nothing."""
     transactions: str
-    """What identifies a transaction, in the plural: 'XIDs'."""
+    """What transactions are called, in the plural: 'XIDs'."""
 
 
 class RecordReader(NamedTuple):
     """Reads records of the protocol above, over TCP without RDMA."""
 
     begin: Callable[[Int64s], NDArray[np.bool_]]
-    """Of the words of heads, the mark first, (n, 12), zero where not captured: which of them begin a record."""
+    """Takes the first words of records, the mark first, (n, 12), zero where not captured: which of them begin a
+    record."""
     sends: SendReader
 
 
 NO_READER = SendReader(lambda data, start, end, length: None, "transactions")
 
 Feature = int
-"""What a flow has, and its partner may have, too: its kind in the bits from ``KIND`` on, below them the value."""
+"""What a flow and its partner may have in common: the kind from bit ``KIND`` on, the value below."""
 KIND = 33
 ENDS = KIND + 3
-"""From this bit on: between which hosts."""
+"""From this bit on: the hosts."""
 TRANSACTION, USED, WORD, PSN_SENT, PSN_ANSWERED, PORT = (kind << KIND for kind in range(6))
 
 _NOTHING: frozenset[int] = frozenset()
@@ -105,29 +106,29 @@ class Flow:
     pieces: list[tuple[Bytes, Rows]] = field(default_factory=list)
     packets: int = 0
     sends: int = 0
-    """That were read."""
+    """Number of Sends that were read."""
     requests: frozenset[int] = _NOTHING
     """Transactions it began."""
     answers: frozenset[int] = _NOTHING
     """Transactions it answered."""
     from_responder: frozenset[int] = _NOTHING
-    """Those of its requests that a responder sends."""
+    """Its requests that only a responder sends."""
     maybe_from_responder: frozenset[int] = _NOTHING
     undirected: frozenset[int] = _NOTHING
-    """Transactions of Sends that do not say which."""
+    """Transactions of Sends that may be requests or answers."""
     advertised: frozenset[int] = _NOTHING
     words: frozenset[int] = _NOTHING
-    """32-bit words of Sends that are no answers: handles among them, whatever the protocol is."""
+    """32-bit words of Sends that are no answers: they include handles, whatever the protocol."""
     used: frozenset[int] = _NOTHING
     """Handles that its RDMA Reads and Writes name."""
     ports: frozenset[int] = _NOTHING
     """UDP source ports."""
     features: set[Feature] = field(default_factory=set)
     votes: Counter[int] = field(default_factory=Counter)
-    """Flows of the other direction: features in common."""
+    """By flow of the other direction: number of features in common."""
     mtu: int = 0
     _asked: list[tuple[Int64s, Int64s]] = field(default_factory=list)
-    """PSNs of requests, and how many octets they read: how many PSNs that takes shows with the path MTU."""
+    """PSNs of requests, and bytes that they read, which with the path MTU give the number of PSNs they take."""
     _responses: list[Int64s] = field(default_factory=list)
     _arrays: tuple[Int64s, Int64s, Int64s] | None = None
 
@@ -137,14 +138,14 @@ class Flow:
 
     @property
     def last_time(self) -> int:
-        """Time of its last packet, nanoseconds."""
+        """Time of its last packet, ns."""
         return int(self.pieces[-1][1]["time"][-1])
 
     @property
     def requester_score(self) -> int:
-        """Above zero for the flow of a requester, below for that of a responder.
+        """Positive for the flow of a requester, negative for that of a responder.
 
-        A requester sends requests, and never issues RDMA Reads or Writes but for those of a responder.
+        A requester sends requests, and issues no RDMA Reads or Writes except for requests of the responder.
         """
         backward = self.from_responder | self.maybe_from_responder
         return self.forward_requests - len(backward) - len(self.answers) - bool(self.used)
@@ -155,7 +156,7 @@ class Flow:
 
     @property
     def first_psn(self) -> int | None:
-        """PSN of its first packet that is no response."""
+        """PSN of its first packet that is not a response."""
         for _, rows in self.pieces:
             asked = rows[~opcodes.IS_RESPONSE[rows["opcode"]]]
             if len(asked):
@@ -164,7 +165,7 @@ class Flow:
 
     @property
     def first_request(self) -> float:
-        """Frame of its first packet that is no response."""
+        """Frame of its first packet that is not a response."""
         for _, rows in self.pieces:
             asked = rows[~opcodes.IS_RESPONSE[rows["opcode"]]]
             if len(asked):
@@ -173,7 +174,7 @@ class Flow:
 
     @property
     def psns(self) -> tuple[Int64s, Int64s, Int64s]:
-        """The first PSNs of requests, ascending, and those behind them; all PSNs of responses, each once."""
+        """The PSNs of requests, ascending, and the PSNs after them; the PSNs of responses, each once."""
         if self._arrays is None:
             none = np.zeros(0, np.int64)
             starts = np.concatenate([none, *(start for start, _ in self._asked)])
@@ -184,7 +185,7 @@ class Flow:
         return self._arrays
 
     def add(self, data: Bytes, rows: Rows, reader: SendReader) -> set[Feature]:
-        """Take more packets; gives the features that are new."""
+        """Add packets; returns the features that are new."""
         self.pieces.append((data, rows))
         self.packets += len(rows)
         self._arrays = None
@@ -247,11 +248,11 @@ class Pair(NamedTuple):
 
 
 class _Score(NamedTuple):
-    """How much speaks for two opposite flows being one connection."""
+    """How much suggests that two opposite flows are one connection."""
 
     weight: float
     share: float
-    """0 to 1."""
+    """Share of what could agree that does, 0 to 1."""
     evidence: tuple[str, ...]
 
 
@@ -263,11 +264,11 @@ _OPPOSITE = {
     PSN_ANSWERED: PSN_SENT,
     PORT: PORT,
 }
-"""What a feature of a flow corresponds to in its partner, by kinds."""
+"""By kind of feature: the kind that the partner's corresponding feature has."""
 
 
 def _between(source: int, destination: int) -> int:
-    """The two address ids, in the bits from ``ENDS`` on."""
+    """Two address ids, in the bits from ``ENDS`` on."""
     return (source << 32 | destination) << ENDS
 
 
@@ -277,7 +278,7 @@ def _opposite(feature: Feature) -> Feature:
 
 
 class UnpairedFlows:
-    """The flows that have no partner yet, the oldest first."""
+    """The flows without a partner, oldest first."""
 
     def __init__(self, reader: SendReader) -> None:
         self.reader = reader
@@ -285,11 +286,11 @@ class UnpairedFlows:
         """By flow key."""
         self.packets = 0
         self.refused = 0
-        """Packets beyond what is held."""
+        """Packets dropped because too many were held."""
         self._having: dict[int, int | dict[int, None]] = {}
-        """By what ``_between`` gives, and feature: the key of the flow that has it, or the keys of several."""
+        """By ``_between`` and feature: the key of the flow that has it, or the keys of several."""
         self._grown: dict[int, None] = {}
-        """Flows with something new since they were compared."""
+        """Flows with new packets since they were last compared."""
 
     def hold(self, key: int, data: Bytes, rows: Rows) -> None:
         flow = self.flows.get(key)
@@ -317,7 +318,7 @@ class UnpairedFlows:
                 self._grown[other] = None
 
     def release(self, key: int) -> Flow | None:
-        """The flow waits no longer."""
+        """Take a flow out."""
         flow = self.flows.pop(key, None)
         if flow is None:
             return None
@@ -336,9 +337,9 @@ class UnpairedFlows:
         return flow
 
     def pairs(self, last_chance: bool) -> list[Pair]:
-        """Pair what can be paired, the most convincing first.
+        """Pair the flows that can be paired, the most convincing first.
 
-        Before the ``last_chance`` (the capture goes on) only what cannot be mistaken is paired.
+        Unless it is the ``last_chance`` (the capture goes on), only pairs beyond doubt are made.
         """
         chosen = list(self.flows) if last_chance else [key for key in self._grown if key in self.flows]
         self._grown.clear()
@@ -348,7 +349,7 @@ class UnpairedFlows:
         return pairs
 
     def partners(self, keys: Sequence[int]) -> list[Pair]:
-        """Pair those of these flows for whose pair anything speaks: they can wait no longer."""
+        """Pair those of these flows for which there is any evidence: they can wait no longer."""
         mine = set(keys)
         return [
             pair for pair in self._by_evidence(keys, True) if not mine.isdisjoint((pair.active.key, pair.passive.key))
@@ -356,9 +357,9 @@ class UnpairedFlows:
 
     def _by_evidence(self, chosen: Iterable[int], last_chance: bool) -> list[Pair]:
         scores: dict[tuple[int, int], _Score] = {}
-        """By both flows, the lower key first."""
+        """By the keys of both flows, the lower key first."""
         rivals: defaultdict[int, list[tuple[float, int]]] = defaultdict(list)
-        """By flow: the weight of each flow that may be its partner."""
+        """By flow: weight and key of each possible partner."""
         compared: set[int] = set()
         for key in chosen:
             self._compare(key, scores, rivals, compared)
@@ -366,7 +367,7 @@ class UnpairedFlows:
             self._compare(key, scores, rivals, compared)
         pairs: list[Pair] = []
         taken: dict[int, float] = {}
-        """Flows that have a partner, and how sure that is."""
+        """Flows that have a partner, with the confidence."""
         for (key, other), (weight, share, evidence) in sorted(scores.items(), key=lambda item: -item[1].weight):
             if key in taken or other in taken:
                 continue
@@ -381,7 +382,7 @@ class UnpairedFlows:
             if not last_chance and (weight < CONVINCING or rival * 2 > weight):
                 continue
             confidence = round(min(0.99, max(0.05, share * (1 - rival / (2 * weight)) * (1 - 0.5 / (1 + weight)))), 2)
-            # What is left over is no surer than what else it might have been paired with.
+            # A pair is no surer than the pairs that took its better candidates.
             confidence = min([confidence, *[taken[candidate] for candidate in passed if candidate in taken]])
             taken[key] = taken[other] = confidence
             pairs.append(_oriented(self.flows[key], self.flows[other], confidence, evidence))
@@ -394,7 +395,7 @@ class UnpairedFlows:
         rivals: dict[int, list[tuple[float, int]]],
         compared: set[int],
     ) -> None:
-        """Score a flow with those of the other direction that have most in common with it."""
+        """Score a flow with the flows of the other direction that have the most in common with it."""
         if key in compared:
             return
         compared.add(key)
@@ -410,7 +411,7 @@ class UnpairedFlows:
                 rivals[other].append((score.weight, key))
 
     def _leftovers(self, taken: set[int]) -> list[Pair]:
-        """Between two hosts where only one flow is left each way, those two belong together."""
+        """If only one flow each way is left between two hosts, pair the two."""
         left: defaultdict[tuple[int, int], list[Flow]] = defaultdict(list)
         for flow in self.flows.values():
             if flow.key not in taken:
@@ -425,7 +426,7 @@ class UnpairedFlows:
 
 
 def _answered(requests: Flow, responses: Flow) -> int:
-    """How many PSNs of the responses lie in requests."""
+    """How many PSNs of the responses lie within requests."""
     starts, ends, _ = requests.psns
     psns = responses.psns[2]
     if not len(starts) or not len(psns):
@@ -469,10 +470,10 @@ def _plural(number: int, noun: str) -> str:
 
 
 def _oriented(flow: Flow, other: Flow, confidence: float, evidence: tuple[str, ...]) -> Pair:
-    """The requester's flow first; where nothing tells them apart, the one that began."""
+    """The pair with the requester's flow first or, if nothing tells, the flow that sent the first request."""
     scores = flow.requester_score, other.requester_score
     if any(one.from_responder or one.maybe_from_responder for one in (flow, other)):
-        # Then the requester answers, too, and may use memory.
+        # Then the requester answers as well, and may use memory.
         scores = flow.forward_requests + len(other.from_responder), other.forward_requests + len(flow.from_responder)
         if scores[0] == scores[1]:
             scores = len(other.maybe_from_responder), len(flow.maybe_from_responder)

@@ -1,7 +1,7 @@
 """What was retransmitted on one send queue, and why.
 
-In a conversation without trouble nothing here runs but two comparisons.  Python looks at runs of requests that start
-behind or beyond the expected PSN, at NAKs, and at Read responses seen before.
+In a conversation without trouble only two comparisons run.  Python looks at runs of requests that start before or after
+the expected PSN, at NAKs, and at repeated Read responses.
 IBA volume 1, 9.7.5 (acknowledgements and NAKs) and 9.9 (errors and retries).
 """
 
@@ -35,13 +35,13 @@ from .seen_psns import Parts, SentRequests, trimmed
 MAX_NAKS = 64
 MAX_LISTED_NAKS = 256
 RESTART = 1 << 16
-"""A step of more PSNs than can be outstanding."""
+"""PSNs; a longer step cannot be outstanding requests."""
 TIMEOUT_LEAST = 1_000_000
-"""Nanoseconds; what comes again sooner, and without being asked for, was no timeout."""
+"""Nanoseconds; what is repeated sooner without a NAK was no timeout."""
 
 
 class _Loss(NamedTuple):
-    """What is known of a loss when a NAK announces it."""
+    """What is known about a loss when a NAK announces it."""
 
     lost: str
     lost_packet_captured: bool | None
@@ -55,14 +55,14 @@ _NOTHING_KNOWN = _Loss("unknown", None, None, None)
 class _Nak(NamedTuple):
     psn: int
     waits: bool
-    """RNR."""
+    """It is an RNR NAK."""
     frame: int
     time: int
     loss: _Loss
 
 
 class RcRetransmissions:
-    """The retransmissions of one send queue.  ``head``: the PSN expected first, where it is known."""
+    """The retransmissions of one send queue.  ``head``: the next expected PSN, if known."""
 
     __slots__ = (
         "_acked",
@@ -88,16 +88,16 @@ class RcRetransmissions:
     )
 
     def __init__(self, initiator: int, head: int | None, requests: SenderLedger, responses: SenderLedger) -> None:
-        """``requests``, ``responses``: where those of the initiator and of the responder are counted."""
+        """``requests``, ``responses``: count retransmissions of the initiator and of the responder."""
         self.initiator = initiator
         self.requests, self.responses = requests, responses
         self.head = head
-        """PSN behind the last request."""
+        """PSN after the last request."""
         self.started = False
         self.silences = Silences()
-        """Of the initiator's requests."""
+        """Pauses in the initiator's requests."""
         self.read_head: int | None = None
-        """PSN behind the last Read response."""
+        """PSN after the last Read response."""
         self.sequence_naks = self.rnr_count = 0
         self.rnr_naks: tuple[NegativeAcknowledgement, ...] = ()
         self.fatal_naks: tuple[NegativeAcknowledgement, ...] = ()
@@ -105,19 +105,19 @@ class RcRetransmissions:
         self._naks: dict[int, _Nak] | None = None
         self._open: OpenRetransmission | None = None
         self._expected: int | None = None
-        """Where the open retransmission goes on."""
+        """The PSN with which the open retransmission would continue."""
         self._stray: int | None = None
         self.sent = SentRequests()
-        """Its last requests."""
+        """The latest requests."""
         self._answers: Parts = ()
-        """SEEN rows of its last responses."""
+        """SEEN rows of the latest responses."""
         self._acked = -1
         """The highest PSN that was acknowledged."""
         self._answered = False
-        """A response was captured; without any, no NAK can be expected to be."""
+        """A response was captured; without any, missing NAKs mean nothing."""
 
     def forget(self) -> None:
-        """No packet will be retransmitted."""
+        """Drop what is kept for repetitions: no packet will be retransmitted."""
         self.sent.forget()
         self._answers = ()
 
@@ -128,9 +128,9 @@ class RcRetransmissions:
         syndromes: Rows | None,
         reused: Collection[int] = (),
     ) -> None:
-        """Take the packets of one batch, SEEN rows; ``syndromes`` are those of ``responses``, 0 where one has no AETH.
+        """Take the SEEN rows of one batch; ``syndromes``: of ``responses``, 0 without an AETH.
 
-        ``reused``: frames of new requests that have the PSN of an earlier one, and are no retransmissions.
+        ``reused``: frames of new requests, no retransmissions, that have the PSN of an earlier one.
         """
         events: list[tuple[int, int, Int64s | range]] = []
         start = self.head
@@ -174,7 +174,8 @@ class RcRetransmissions:
         self._answers = trimmed(self._answers, self._acked)
 
     def passed(self, head: int | None, answered: bool, read_head: int | None) -> None:
-        """Requests came in order, up to the PSN ``head``; ``answered``: and responses, to Reads up to ``read_head``."""
+        """Note requests that came in order, up to the PSN ``head``; ``answered``: responses came as well, to Reads up
+        to ``read_head``."""
         if head is not None:
             self.started = True
             self._open = self._expected = None
@@ -184,12 +185,12 @@ class RcRetransmissions:
         self._answered = self._answered or answered
 
     def remember(self, responses: Rows) -> None:
-        """Retransmissions are looked for beside these SEEN rows."""
+        """Keep these responses, SEEN rows, to look for retransmissions beside them."""
         self._acked = max(self._acked, responses["psn"].item(-1))
         self._answers = trimmed((*self._answers, responses), self._acked)
 
     def _old_responses(self, responses: Rows, requests: Rows | None) -> list[Int64s]:
-        """Read responses that are not beyond all before them, in runs without a request between."""
+        """Read responses that are not beyond all earlier ones, in runs that no request interrupts."""
         reading = places(opcodes.IS_READ_RESPONSE[responses["opcode"]])
         if not len(reading):
             return []
@@ -211,10 +212,10 @@ class RcRetransmissions:
     # Requests
 
     def _run(self, rows: Rows, a: int, b: int) -> None:
-        """Requests without a gap between them."""
+        """Take consecutive requests."""
         start, end = int(rows["psn"][a]), int(rows["end"][b - 1])
         if self.head is None or (not self.started and not 0 <= start - self.head < RESTART):
-            # Before it may be what was sent and lost before the capture began.
+            # Earlier requests may have been sent, and lost, before the capture began.
             self._add_gap(start - RESTART, start, rows, a)
             self.head = start
         self.started = True
@@ -236,11 +237,11 @@ class RcRetransmissions:
         self.head = max(self.head, end)
 
     def _add_gap(self, start: int, end: int, rows: Rows, a: int) -> None:
-        """Before the packet at ``a``."""
+        """Note a gap before the packet at ``a``."""
         self._gaps = with_gap(self._gaps, Gap(start, end, int(rows["frame"][a]), int(rows["time"][a])))
 
     def _old(self, rows: Rows, a: int, c: int, maybe_more: bool) -> None:
-        """Requests [a, c) that were sent before, or come late."""
+        """Take requests [a, c) that were sent before, or come late."""
         psns, lengths, times = (rows[name][a:c].tolist() for name in ("psn", "length", "time"))
         start, stop = psns[0], int(rows["end"][c - 1])
         gaps = overlapping(self._gaps, start, stop)
@@ -273,7 +274,7 @@ class RcRetransmissions:
         return nak
 
     def _begin(self, rows: Rows, a: int, gap: Gap | None, nak: _Nak | None) -> OpenRetransmission:
-        """Why the packet at ``a`` is retransmitted, as far as the capture shows."""
+        """Open a retransmission: why the packet at ``a`` was retransmitted, as far as the capture shows."""
         start, frame, time = int(rows["psn"][a]), int(rows["frame"][a]), int(rows["time"][a])
         if nak is not None:
             cause = "RNR NAK" if nak.waits else "NAK sequence error"
@@ -309,20 +310,20 @@ class RcRetransmissions:
         else:
             loss = _Loss("unknown", None, before_frame, before_time)
         if cause == DUPLICATE and start > before_psn:
-            cause = "unknown"  # a Read that resumes is none that the network copied
+            cause = "unknown"  # A Read that resumes is not a copy made by the network.
         elif cause == DUPLICATE:
             loss = _Loss("nothing", True, before_frame, before_time)
         return _opened(start, cause, loss, None, frame, time)
 
     def _numbered_apart(self, psn: int, frame: int, before: Rows) -> bool:
-        """Its sender gave it another IP identification than the earlier one, so it is no copy that the network made."""
+        """Whether the sender gave the packet another IP identification than the earlier one: then it is no copy."""
         mine = self.sent.sighting(psn, frame + 1)
         assert mine is not None
         one, other = int(mine["identification"]), int(before["identification"])
         return one != other and -1 not in (one, other)
 
     def _numbered_alike(self, psn: int, frame: int) -> bool:
-        """It has the IP identification of the earlier one: a sender gives each retransmission another."""
+        """Whether the packet has the earlier one's IP identification: a retransmission would have another."""
         mine, before = (self.sent.sighting(psn, until) for until in (frame + 1, frame))
         assert mine is not None
         return before is not None and 0 < int(before["identification"]) == int(mine["identification"])
@@ -385,7 +386,7 @@ class RcRetransmissions:
         return _Loss(lost, None, None, None)
 
     def _late_responses(self, rows: Rows, run: Int64s) -> None:
-        """Read responses that are retransmitted, or late."""
+        """Take Read responses that were retransmitted, or come late."""
         psns, lengths, times = (rows[name][run] for name in ("psn", "length", "time"))
         first, frame = int(psns[0]), int(rows["frame"][run[0]])
         answers = self._earlier_answers()
@@ -413,19 +414,19 @@ class RcRetransmissions:
 
     @property
     def untroubled(self) -> bool:
-        """Nothing was retransmitted, or asked for by a NAK that waits."""
+        """Whether nothing was retransmitted, and no NAK waits for it."""
         return not self._naks and not self.requests
 
     @property
     def unheeded(self) -> list[OpenRetransmission]:
-        """NAKs that no retransmission answered."""
+        """NAKs that were not followed by a retransmission."""
         return [
             _opened(nak.psn, "RNR NAK" if nak.waits else "NAK sequence error", nak.loss, nak, None, None)
             for nak in (self._naks or {}).values()
         ]
 
     def nouns(self) -> list[Retransmission]:
-        """The last ones, and NAKs that no retransmission answered."""
+        """The latest retransmissions, and NAKs without one."""
         return [
             retransmission.noun(self.initiator, PSN.wrap(retransmission.start))
             for retransmission in (*self.requests, *self.unheeded)

@@ -1,4 +1,4 @@
-"""The packets of a send queue that came last: whether one whose PSN was seen before is the same, and when that came."""
+"""The latest packets of a send queue: whether a packet with a known PSN is the same one, and when that was sent."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from ..runs import BEHIND
 from .reads import READ_REQUEST, spans
 
 KEPT = 2048
-"""Packets of earlier batches that are remembered."""
+"""Packets of earlier batches that are kept."""
 MAX_PARTS = 16
-"""Batches whose packets are kept apart."""
+"""Batches whose packets are kept separately."""
 SEARCHED = 16
-"""Requests with one PSN, and Reads with one in their range, among which the same packet is looked for."""
+"""Requests with one PSN, and Reads with it in their range, that are searched for the same packet."""
 LEADING = 32
-"""Bytes of a Send by which two messages differ that are not the same: the header of an upper layer."""
+"""Bytes of a Send that distinguish messages: the header of an upper layer."""
 
 SENT = np.dtype(
     [
         ("psn", "i8"),  # unwrapped
-        ("end", "i8"),  # PSN behind what it takes: a Read takes one for each packet of its response
+        ("end", "i8"),  # PSN after it: a Read takes one PSN for each packet of its response
         ("frame", "i8"),
         ("time", "i8"),  # nanoseconds
         ("va", "u8"),
@@ -36,16 +36,16 @@ SENT = np.dtype(
         ("immediate", "u4"),
         ("length", "i4"),
         ("captured", "i4"),  # payload bytes in the capture
-        ("payload", "i8"),  # where they begin in the bytes of the batch; -1 where they have been summed up
-        ("leading", "u4"),  # a sum of the first captured bytes of a Send, at most LEADING
+        ("payload", "i8"),  # offset in the bytes of the batch; -1 once the payload has been summed up
+        ("leading", "u4"),  # checksum of the first captured bytes of a Send, at most LEADING
         ("digest", "u4"),  # CRC-32 of all captured bytes of a Send
-        ("identification", "i4"),  # of the IPv4 header, with the sums; -1 for none
+        ("identification", "i4"),  # of the IPv4 header, filled in with the sums; -1 without one
         ("opcode", "u1"),
-        ("headers", "u1"),  # 1 where all headers are in the capture
+        ("headers", "u1"),  # 1 if all headers are in the capture
     ],
     align=True,
 )
-"""What a request is recognised by."""
+"""What identifies a request."""
 
 _COPIED = (
     "frame",
@@ -65,11 +65,11 @@ _BEGINS_SEND = opcodes.IS_SEND & (opcodes.IS_FIRST | opcodes.IS_ONLY)
 
 
 Parts = tuple[Rows, ...]
-"""Rows with a ``psn``, of one batch after the other."""
+"""Rows with a ``psn`` column, batch after batch."""
 
 
 def trimmed(parts: Parts, acked: int) -> Parts:
-    """What is looked at later, in no more memory than that needs; ``acked``: up to where requests were acknowledged."""
+    """The rows still needed later, in little memory; ``acked``: the PSN up to which requests were acknowledged."""
     count, first = sum(map(len, parts)), 0
     while first + 1 < len(parts) and (
         count - len(parts[first]) >= KEPT or parts[first]["psn"].item(-1) < acked - BEHIND
@@ -83,23 +83,23 @@ def trimmed(parts: Parts, acked: int) -> Parts:
 
 
 class Taken(NamedTuple):
-    """The earlier request that has the PSN of a new one."""
+    """The earlier request that used the PSN of a new one."""
 
     frame: int
     opcode: int
 
 
 class Recognised(NamedTuple):
-    """What requests are whose PSNs were seen before."""
+    """What requests with known PSNs are."""
 
     taken: dict[int, Taken]
-    """By their index: those that are no retransmissions, because another packet took their PSN."""
+    """By index: new requests whose PSN another packet used."""
     contradicting: list[int]
-    """Frames of the others whose bytes are known not to be those of the first transmission."""
+    """Frames of retransmissions that are known to have other bytes than the first transmission."""
 
 
 class _ByPsn:
-    """Finds the requests that took a PSN; their indices are in capture order."""
+    """Finds the requests that took a PSN; indices are in capture order."""
 
     __slots__ = ("_ends", "_keys", "_order", "_psns", "_read_psns", "_reads")
 
@@ -112,13 +112,13 @@ class _ByPsn:
         self._reads, self._read_psns = self._order[reads], self._psns[reads]
 
     def last(self, psns: Int64s, before: int) -> tuple[Int64s, Rows]:
-        """The last ones with these PSNs of the first ``before``, and for which there is one."""
+        """By PSN, the index of the last request with it among the first ``before``; and whether there is one."""
         at = np.maximum(self._keys.searchsorted(psns * (len(self._order) + 1) + before) - 1, 0)
         order = self._order[at]
         return order, (self._psns[at] == psns) & (order < before)
 
     def all(self, psn: int, before: int) -> Int64s:
-        """The last ones of the first ``before`` that have this PSN, and the Reads that have it in their range."""
+        """The latest requests among the first ``before`` that have this PSN, and Reads that have it in their range."""
         first, behind = self._psns.searchsorted((psn, psn + 1)).tolist()
         same = self._order[first:behind]
         same = same[same < before][-SEARCHED:]
@@ -133,14 +133,14 @@ class _ByPsn:
 
 
 class _LatestRequests:
-    """The requests of the batch that began last."""
+    """The requests of the latest batch."""
 
     __slots__ = ("by_psn", "data", "ends", "psns", "rows")
 
     def __init__(self, data: Bytes, rows: Rows, psns: Int64s, ends: Int64s) -> None:
         self.data, self.rows, self.psns, self.ends = data, rows, psns, ends
         self.by_psn: _ByPsn | None = None
-        """Made when first asked for: most batches repeat no PSN."""
+        """Made when first needed: most batches repeat no PSN."""
 
     def find(self) -> _ByPsn:
         if self.by_psn is None:
@@ -148,18 +148,18 @@ class _LatestRequests:
         return self.by_psn
 
     def sent(self, chosen: Int64s) -> Rows:
-        """SENT rows of some of them, without sums."""
+        """SENT rows of some requests, without sums."""
         return sent_rows(take(self.rows, chosen), self.psns[chosen], self.ends[chosen])
 
     def last(self, count: int) -> Rows:
-        """SENT rows of the last ones, without sums."""
+        """SENT rows of the last requests, without sums."""
         first = max(0, len(self.rows) - count)
         return sent_rows(self.rows[first:], self.psns[first:], self.ends[first:])
 
 
 class SentRequests:
-    """What one send queue sent. Call ``begin`` with each batch, and ``settle`` behind it: it keeps the last in
-    short."""
+    """The latest requests of one send queue.  Call ``begin`` for each batch and ``settle`` after it, which keeps a
+    digest of the last ones."""
 
     __slots__ = ("_batch", "_data", "_kept", "_kept_by_psn")
 
@@ -167,27 +167,27 @@ class SentRequests:
         self._kept: Parts = ()
         """SENT rows of earlier batches, in capture order."""
         self._data: Bytes | None = None
-        """Where the payload of those is that have no sums of it."""
+        """Has the payload of the rows in ``_kept`` without sums."""
         self._kept_by_psn: _ByPsn | None = None
         self._batch: _LatestRequests | None = None
 
     def forget(self) -> None:
-        """No PSN will be seen again."""
+        """Drop everything: no PSN will be seen again."""
         self._kept, self._kept_by_psn, self._batch, self._data = (), None, None, None
 
     def begin(self, data: Bytes, rows: Rows, psns: Int64s, ends: Int64s, acked: int) -> None:
-        """Take the requests of a batch, in capture order; PSNs [psn, end) are unwrapped."""
+        """Take the requests of a batch, in capture order; they take the unwrapped PSNs [psn, end)."""
         self.settle(acked)
         self._batch = _LatestRequests(data, rows, psns, ends)
 
     def settle(self, acked: int) -> None:
-        """Keep the last of the batch; ``acked``: the PSN behind what was acknowledged."""
+        """Keep the last requests of the batch; ``acked``: the PSN after the acknowledged ones."""
         if self._batch is not None:
             batch, self._batch = self._batch, None
             self.keep(batch.last(KEPT), batch.data, acked)
 
     def take_mtu(self, connection: Connection, acked: int) -> None:
-        """The path MTU is another than was thought, and so are the PSNs of Reads from ``acked`` on."""
+        """Adopt a new path MTU: it changes how many PSNs Reads from ``acked`` on take."""
         self.settle(acked)
         self._kept_by_psn = None
         for part in self._kept:
@@ -195,12 +195,12 @@ class SentRequests:
             part["end"][reads] = part["psn"][reads] + spans(connection, take(part, reads))
 
     def undigested(self) -> tuple[Bytes, list[Rows]] | None:
-        """What has no sums of its payload so far, and where that is; it gets them now."""
+        """The kept rows without sums of their payload, and the bytes that have it; the caller adds the sums."""
         data, self._data, self._kept_by_psn = self._data, None, None
         return None if data is None else (data, [part for part in self._kept if int(part["payload"][-1]) >= 0])
 
     def keep(self, last: Rows, data: Bytes, acked: int) -> None:
-        """SENT rows without sums, which came last; ``data``: where their payload is."""
+        """Keep the last requests, SENT rows without sums; ``data``: has their payload."""
         if data is not self._data:
             detach((self,))
             self._data = data
@@ -208,7 +208,7 @@ class SentRequests:
         self._kept = trimmed((*self._kept, last), acked)
 
     def sighting(self, psn: int, frame: int) -> Rows | None:
-        """The SENT row of the last request before ``frame`` that took this PSN."""
+        """The SENT row of the last request before ``frame`` that took this PSN; None for none."""
         for by_psn, sent, data, before in reversed(self._earlier(frame)):
             if len(earlier := by_psn.all(psn, before)):
                 row: Rows = identified(sent(earlier[-1:]), data)[0]
@@ -218,12 +218,11 @@ class SentRequests:
     def recognise(self, data: Bytes, rows: Rows, psns: Int64s, acked: Callable[[Rows], Int64s]) -> Recognised:
         """Which of ``rows`` are retransmissions, and which are new although an earlier request has their PSN.
 
-        ``rows`` are of the batch that began last, or copies of it, in ascending order of frames.  A packet is another
-        one where its opcode, its RETH, its immediate word or, if it starts a Send, its length or its first bytes
-        differ, as far as the capture has them.  A Send of which only later bytes differ is another one if the earlier
-        was acknowledged before, for what is acknowledged is not retransmitted (IBA 9.9.2); ``acked`` gives the PSNs
-        behind those that were acknowledged before each of some frames.  A packet whose earlier transmission is not
-        known is taken for a retransmission.
+        ``rows`` are from the latest batch, or copies, in ascending order of frames.  A packet is another one if its
+        opcode, its RETH, its immediate word or, if it starts a Send, its length or its first bytes differ, as far as
+        captured.  A Send that differs only in later bytes is another one if the earlier one had been acknowledged, as
+        acknowledged packets are not retransmitted (IBA 9.9.2); ``acked`` gives, by frame, the PSN up to which requests
+        were acknowledged before.  A packet whose earlier transmission is unknown counts as a retransmission.
         """
         fresh = digested(sent_rows(rows, psns, psns + 1), data)
         frames, opcode = fresh["frame"], fresh["opcode"]
@@ -233,7 +232,7 @@ class SentRequests:
         taken_at: dict[int, Taken] = {}
 
         def same(index: Int64s, earlier: Rows) -> Rows:
-            """Which are the same packets as these SENT rows."""
+            """Which of the packets are the same as these SENT rows."""
             packet = fresh[index]
             alike = _alike(packet, earlier)
             differ = alike & (packet["captured"] == earlier["captured"]) & (packet["digest"] != earlier["digest"])
@@ -259,7 +258,7 @@ class SentRequests:
                 alike = np.zeros(len(others), np.bool_)
                 if some(here):
                     alike[here] = same(np.full(np.count_nonzero(here), at), earlier[here])
-                if opcode[at] == READ_REQUEST:  # It resumes.
+                if opcode[at] == READ_REQUEST:  # It may resume an earlier Read.
                     unknown = (earlier["headers"] == 0) | (fresh["headers"][at] == 0)
                     alike |= ~here & (unknown | (earlier["r_key"] == fresh["r_key"][at]))
                 retransmitted[at] |= some(alike)
@@ -268,8 +267,8 @@ class SentRequests:
         return Recognised(new, frames[contradicting & retransmitted].tolist())
 
     def _earlier(self, frame: int) -> list[tuple[_ByPsn, Callable[[Int64s], Rows], Bytes | None, int]]:
-        """Those before ``frame``, oldest first: what finds them, what gives their SENT rows, the bytes that those
-        without sums are in, and how many they are."""
+        """The requests before ``frame``, oldest batch first: their index, a function that gives SENT rows, the bytes of
+        rows without sums, and how many requests come before ``frame``."""
         sources: list[tuple[_ByPsn, Callable[[Int64s], Rows], Bytes | None, int]] = []
         if self._kept:
             kept = joined(self._kept)
@@ -284,7 +283,7 @@ class SentRequests:
 
 
 def detach(memories: Iterable[SentRequests]) -> None:
-    """The bytes of all batches so far go: keep sums of payloads."""
+    """Sum up payloads, as the bytes of all batches so far are about to be freed."""
     parts_of: dict[int, tuple[Bytes, list[Rows]]] = {}
     for memory in memories:
         if (known := memory.undigested()) is not None:
@@ -298,7 +297,7 @@ def detach(memories: Iterable[SentRequests]) -> None:
 
 
 def _alike(rows: Rows, earlier: Rows) -> Rows:
-    """Which of ``rows`` have the opcode and the extended headers of ``earlier``, and begin a Send alike; all SENT."""
+    """Which of ``rows`` have the same opcode and extended headers as ``earlier``, and begin a Send alike; SENT rows."""
     alike: Rows = rows["opcode"] == earlier["opcode"]
     known = (rows["headers"] == 1) & (earlier["headers"] == 1)
     differ = (rows["r_key"] != earlier["r_key"]) | (rows["va"] != earlier["va"])

@@ -301,26 +301,26 @@ class SendQueue:
 
     @property
     def reusing(self) -> Collection[int]:
-        """The packets among the last batch that reuse a PSN."""
+        """Frames of the last batch whose packets reuse a PSN."""
         return self._detached.frames if self._detached is not None else ()
 
     def passed(self, runs: list[Run], head: int, frame: int, remember: bool) -> None:
-        """Requests came in order, up to the PSN ``head`` in ``frame``, and became complete as these runs.
+        """Note requests that came in order, up to the PSN ``head`` in ``frame``, and are complete as ``runs``.
 
-        Without ``remember``, no repetition is expected.
+        ``remember``: repetitions may follow.
         """
         self.started, self.gap_proved, self.head = True, 0, head
         self.messages.passed(runs, frame, head, self.acked, remember)
 
     def settle(self, remember: bool = True) -> None:
-        """The batch is over; ``remember``: keep of its requests what those of later ones are compared with."""
+        """End the batch; ``remember``: keep its last requests, to compare later ones with."""
         if remember:
             self.sent.settle(self.acked)
         if self.held:
             self.held = [run._replace(rows=owned(run.rows), psns=owned(run.psns)) for run in self.held]
 
     def forget(self) -> None:
-        """No packet will be retransmitted."""
+        """Drop what is kept for repetitions: no packet will be retransmitted."""
         self.messages.recent.clear()
         if self._detached is not None:
             self._detached.forget()
@@ -328,7 +328,7 @@ class SendQueue:
         self.reads.forget()
 
     def give_up_gaps(self, filled: bool, frame: int) -> Delivered:
-        """What waits behind gaps, or only what waits behind ``filled`` ones, waits no longer than to ``frame``."""
+        """Release what waits behind gaps, or only behind ``filled`` ones, no later than at ``frame``."""
         self._now = frame
         while self.gap_filled if filled else self.held:
             self._skip_gap()
@@ -336,12 +336,12 @@ class SendQueue:
         return self._take()
 
     def _take(self) -> Delivered:
-        """Take what became complete."""
+        """Take out what became complete."""
         delivered = self.messages.take(self.head, self.acked)[0]
         return delivered if self._detached is None else delivered + self._detached.assembly.take()[0]
 
     def open_since(self) -> int | None:
-        """Frame number of the first packet of a message whose end, or whose front, may still come."""
+        """The first frame of a message whose end, or whose front, may still come; None for none."""
         partials = [self.messages.partial, self._detached.assembly.partial if self._detached is not None else ()]
         marks = [
             *(held.frame for held in self.held),
@@ -350,7 +350,7 @@ class SendQueue:
         return min(marks, default=None)
 
     def begin(self, rows: Rows) -> None:
-        """These packets are all that was seen so far: where its requests begin, if that is not known."""
+        """Find where the requests begin, if that is unknown; ``rows``: all packets seen so far."""
         requests = take(rows, ~opcodes.IS_RESPONSE[rows["opcode"]])
         if self.head is None and len(requests):
             psns = PSN.unwrap_series(int(requests["psn"][0]), requests["psn"])
@@ -382,7 +382,7 @@ class SendQueue:
             self._run(int(psns[first]), int(ends[behind - 1]), data, rows[run], psns[run])
 
     def _note_disorder(self, rows: Rows, psns: Int64s, ends: Int64s) -> None:
-        """Notice requests that were answered before they were captured: with which frame first."""
+        """Notice requests that were answered before they were captured, and note the frame of the answer."""
         answers, known = self._answers, self.connection.disordered
         if answers is None or self.head is None or 0 < known <= int(answers.rows["frame"][0]):
             return
@@ -393,13 +393,13 @@ class SendQueue:
         early[1:] &= ~resumed
         alike = places(among(psns, psns[early]))
         first = alike[np.unique(psns[alike], return_index=True)[1]]
-        for psn in psns[first][early[first]][:1].tolist():  # The others were answered no sooner.
+        for psn in psns[first][early[first]][:1].tolist():  # The other requests were answered no earlier.
             if (frame := answers.proof(psn)) is not None:
                 self.connection.disorder(frame)
 
     def _copies_ended(self, answers: AckHistory | None, before: int | None = None, over: bool = True) -> None:
-        """What waits though its gap was filled is released once one of ``answers`` acknowledges it, or after a silence,
-        where that is ``before`` a frame; else with that frame, if copies are ``over`` by then."""
+        """Release what waits only for copies after its gap was filled: once one of ``answers`` acknowledges it, or
+        after a silence, if that is ``before`` a frame; else at that frame, if copies are ``over`` by then."""
         frame = before if over else None
         proof = answers.proof(self.head) if answers is not None and self.head is not None else None
         if proof is not None and (before is None or proof < before):
@@ -411,7 +411,7 @@ class SendQueue:
             self._resume(self.filled[0])
 
     def _run(self, start: int, end: int, data: Bytes, rows: Rows, psns: Int64s) -> None:
-        """Requests without a gap between them, PSNs [start, end)."""
+        """Take consecutive requests, PSNs [start, end)."""
         assert self.head is not None
         if abs(start - self.head) > RESTART and abs(start - self._furthest()) > RESTART:
             if not self._far(held_run(start, end, data, rows, psns)):
@@ -428,8 +428,8 @@ class SendQueue:
         if not self.held or end <= self.held[0].start or psns[0] > self.head:
             self._take_in(data, rows, psns, end)
             return
-        # A responder drops what comes behind a gap, so these take the place of what is held: unless that was
-        # acknowledged, or they come much later.
+        # A responder drops what follows a gap, so these requests replace those that are held, unless the held ones
+        # were acknowledged, or these come much later.
         known = self._acked_before(rows["frame"]) > psns
         known[1:] |= np.diff(rows["time"]) >= COPIES_FOLLOW
         known &= held_already(self.held, psns)
@@ -439,7 +439,7 @@ class SendQueue:
             self._take_in(data, rows[a:b], psns[a:b], int(psns[b]) if b < len(rows) else end)
 
     def _take_in(self, data: Bytes, rows: Rows, psns: Int64s, end: int) -> None:
-        """The same, where one rule holds for all of them."""
+        """Take requests that are all to be treated alike."""
         assert self.head is not None
         taken = 0
         while taken < len(rows) and (psns[taken] < self.head or self._goes_on(psns[taken], rows["opcode"][taken])):
@@ -462,21 +462,23 @@ class SendQueue:
 
     @property
     def gap_filled(self) -> bool:
-        """What is held waits only because the next requests may be copies of it."""
+        """Whether the first held run waits only because the next requests may be copies of it."""
         return bool(self.held) and self.head is not None and self.held[0].start <= self.head
 
     def _goes_on(self, psn: int, opcode: int) -> bool:
         return self._detached is not None and self._detached.goes_on(psn, opcode)
 
     def _begin_at(self, start: int) -> None:
-        """The first PSN is smaller than it seemed: the PSN of the CM exchange, and a start in mid-stream, are hints."""
+        """Move the beginning to a smaller PSN: the PSN of the CM exchange and that of a start in mid-stream are
+        hints."""
         parts, self.messages.partial = self.messages.partial, ()
         self.head = self.base = start
         for psn, data, rows in parts:
             self._hold(held_run(psn, psn + len(rows), data, rows, psn + np.arange(len(rows))))
 
     def _before_base(self, data: Bytes, rows: Rows, psns: Int64s) -> int:
-        """How many are older than the first one: reordered, or retransmitted, or sent before the capture began."""
+        """Take requests before the first known one: reordered, retransmitted, or sent before the capture began.
+        Returns how many they are."""
         assert self.base is not None and self.head is not None
         self.before_base = self.before_base or IntervalSet()
         fresh = fresh_before(self.before_base, rows, psns, self.base, self.head)
@@ -488,7 +490,7 @@ class SendQueue:
         return len(fresh)
 
     def _seen(self, data: Bytes, rows: Rows, psns: Int64s) -> int:
-        """Requests from below the head on: retransmitted, or new ones whose PSNs their sender used before.
+        """Take requests from below the head on: retransmitted, or new ones whose PSNs their sender used before.
 
         Returns how many were taken: those below the head, and the rest of a new message.
         """
@@ -496,7 +498,7 @@ class SendQueue:
         known = int(psns.searchsorted(self.head))
         if known and self.given_up is not None:
             known, behind = first_inside(self.given_up, psns[:known])
-            if not known:  # They are not missing, but come late.
+            if not known:  # They had been given up, and come late.
                 stop = int(psns[behind - 1]) + 1
                 self.given_up.remove(int(psns[0]), stop)
                 self.missing.came_late(int(psns[0]), stop, behind)
@@ -535,9 +537,9 @@ class SendQueue:
         self.reads.give_up()
 
     def _far(self, run: HeldRun) -> bool:
-        """Far from the head: behind a wide gap, or in another life of the queue pair number, or a stray packet.
+        """Take a run far from the head: after a wide gap, after a reuse of the queue pair number, or a stray packet.
 
-        False where the run waits until a second packet confirms that it is no stray.
+        False if the run waits for a second packet that confirms it is no stray.
         """
         assert self.head is not None
         if (stray := self.stray) is None or stray.end != run.start:
@@ -564,7 +566,7 @@ class SendQueue:
         return True
 
     def _restart(self, start: int) -> None:
-        """Another life of the queue pair number begins here: nothing of it has to do with what was before."""
+        """Begin anew at ``start``: the queue pair number was reused, and nothing before has to do with it."""
         self.acked, self._answers = -1, None
         self.before_base = self.given_up = None
         self.missing.restart()
@@ -574,13 +576,13 @@ class SendQueue:
         self.head = self.base = start
 
     def _drop_stray(self) -> None:
-        """It was never confirmed."""
+        """Count the stray packet, which was never confirmed."""
         if self.stray is not None:
             self.connection.stray_packets = raised(self.connection.stray_packets, self.sender, 1)
             self.stray = None
 
     def _hold(self, run: HeldRun) -> None:
-        """Keep what lies behind a gap; PSNs that are held already are repetitions."""
+        """Keep a run that follows a gap; PSNs that are held already count as repetitions."""
         if not isinstance(self.held, list):
             self.held = [*self.held]
         known = insert_run(self.held, run)
@@ -592,7 +594,7 @@ class SendQueue:
             self._skip_gap()
 
     def _by_mtu(self, run: HeldRun) -> HeldRun:
-        """Where the path MTU is another than was thought, so is the end of a run behind a Read without a response."""
+        """Correct the end of a run whose last request is a Read without a response, after the path MTU changed."""
         last = int(run.psns[-1])
         answered = any(some((psns >= last) & (psns < run.end)) for _, _, psns in self.responses)
         return run if answered else run._replace(end=last + int(spans(self.connection, run.rows[-1:])[0]))
@@ -611,7 +613,7 @@ class SendQueue:
         self.released.extend(pairs)
 
     def _replace_held(self, rows: Rows, psns: Int64s) -> None:
-        """These requests, up to the head, take the place of what is held."""
+        """Let these requests, up to the head, replace what is held."""
         self.gap_proved = 0
         while self.held and self.head is not None and self.held[0].start < self.head:
             held = self.held[0]
@@ -629,7 +631,7 @@ class SendQueue:
                 self.held[0] = held_run(start, held.end, held.data, held.rows[known:], held.psns[known:])
 
     def _resume(self, frame: int) -> None:
-        """The head moved: deliver what waited for it."""
+        """Deliver what waited for the head, which has moved."""
         self.gap_proved = 0
         while self.held and self.head is not None and self.held[0].start <= self.head:
             held = self._take_held()
@@ -645,7 +647,7 @@ class SendQueue:
             self.head = held.end
 
     def _skip_gap(self) -> None:
-        """Give up the gap before the first held run: the packets in it are not in the capture."""
+        """Give up the gap before the first held run: its packets are not in the capture."""
         assert self.head is not None
         if self.gap_filled:
             self._resume(self.filled[0])
@@ -676,7 +678,7 @@ class SendQueue:
         self._resume(held.frame)
 
     def _respond(self, before: int | None = None) -> None:
-        """Look at the responses ``before`` a frame; those behind a stray request wait as long as that does."""
+        """Process the responses ``before`` a frame; responses after a stray request wait as long as that does."""
         if before is None and self.stray is not None:
             before = self.stray.frame
         due, self._due = self._due, ()
@@ -708,13 +710,13 @@ class SendQueue:
             self.responses = [*self.responses, reading]
 
     def _acked_before(self, frames: Rows) -> Int64s:
-        """``acked`` at the time of each of these frames of the batch that is being taken."""
+        """``acked`` as it was before each of these frames of the current batch."""
         if self.head is None or self._answers is None:
             return np.full(len(frames), self.acked)
         return np.maximum(self.acked, np.minimum(self._answers.before(frames), self._furthest()))
 
     def _place_responses(self) -> None:
-        """Give the Reads their data; responses to requests behind a gap wait as long as those do."""
+        """Give the Reads their data; responses to requests after a gap wait as long as those do."""
         self.messages.flush()
         if not self.responses or self.head is None:
             return
@@ -727,11 +729,11 @@ class SendQueue:
         return Acknowledged(self.acked, self._clock, self._answers)
 
     def _furthest(self) -> int:
-        """No PSN from here on was seen sent: an acknowledgement beyond it is not of this queue."""
+        """The PSN after the last request seen: acknowledgements beyond it are not of this queue."""
         return max(self.head or 0, self.held[-1].end if self.held else 0)
 
     def _repeated(self, data: Bytes, rows: Rows, psns: Int64s) -> None:
-        """Requests seen before: retransmitted, or copied by the network."""
+        """Take requests seen before: retransmitted, or copied by the network."""
         if self._detached is not None and (again := self._detached.holds(psns)) is not None:
             self._detached.assembly.repeated(data, take(rows, again), psns[again])
             self.messages.repeated(data, take(rows, ~again), psns[~again])
@@ -741,8 +743,8 @@ class SendQueue:
             self.reads.issued_again(int(psns[index]), self._clock.at(int(rows["frame"][index])))
 
     def _settle(self, frame: int | None = None) -> None:
-        """Gaps whose packets provably existed are given up after the grace period: as far as a frame of the batch, or
-        its end."""
+        """Give up gaps whose packets were proved to exist, after the grace period; up to a frame, or the end of the
+        batch."""
         while self.held and self.head is not None:
             proved = self.gap_proved = self.gap_proved or self._acknowledged.proved(self.held[0].frame, self.head)
             if not proved:
