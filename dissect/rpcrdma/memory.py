@@ -468,7 +468,7 @@ def reads_closed(rpc: Rpc) -> bool:
 
 
 def doubt_responses(rpc: Rpc) -> None:
-    """Take back RDMA Reads whose responses may be those of later Reads, unless a later reply shows that they were not."""
+    """Take back RDMA Reads whose responses may be those of later Reads, unless a later reply rules that out."""
     replied = 0 if rpc.reply is None else rpc.reply.operation.first_frame
     for chunk in rpc.chunks:
         for use in chunk.segments:
