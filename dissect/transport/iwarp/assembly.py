@@ -1,4 +1,4 @@
-"""Puts FPDUs together into DDP messages, and those into Operations (RFC 5040, RFC 5041, RFC 7306)."""
+"""Assembles FPDUs into DDP messages, and these into Operations (RFC 5040, RFC 5041, RFC 7306)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .fpdus import Fpdus
 from .stream import ByteStream
 
 Runs = list[tuple[int, Bytes, Rows]]
-"""``(place, data, STRETCH rows)``."""
+"""``(offset in the fragment, data, STRETCH rows)``."""
 
 SEND, WRITE, RESPONSE, READ, TERMINATE, ATOMIC, IMMEDIATE, ATOMIC_RESPONSE = range(1, 9)
 """Groups of RDMAP opcodes."""
@@ -33,7 +33,7 @@ GROUP = np.array(
      ATOMIC_RESPONSE, 0, 0, 0, 0],
     np.uint8,
 )  # fmt: skip
-"""By RDMAP opcode."""
+"""By RDMAP opcode: its group, 0 for none."""
 _TAGGED = np.array([group in (WRITE, RESPONSE) for group in GROUP.tolist()])
 _INVALIDATING = np.array([opcode in codes.INVALIDATING for opcode in range(len(GROUP))])
 
@@ -43,11 +43,11 @@ _OF_WRITES = {
     "last_time": "last_time", "length": "length", "handle": "key", "address": "place", "packets": "packets",
     "first": "low", "behind": "high", "offset": "offset", "begins": "captured", "position": "start",
 }  # fmt: skip
-"""TRANSFER columns, by those of fragments."""
+"""TRANSFER column -> fragment column."""
 
 
 class Fragment(NamedTuple):
-    """FPDUs of one message that follow each other, none missing between them."""
+    """Consecutive FPDUs of one message, with none missing between them."""
 
     group: int
     opcode: int
@@ -58,7 +58,7 @@ class Fragment(NamedTuple):
     length: int
     last: bool
     broken: bool
-    """Bytes are missing, or what they are is not known, before it."""
+    """Bytes before it are missing or could not be decoded."""
     first: int
     """Index of the first FPDU."""
     low: int
@@ -72,24 +72,24 @@ class Fragment(NamedTuple):
     order: int
     ack: int
     seen: int
-    """Bytes that are not missing."""
+    """Bytes of the payload that were captured by some frame."""
     truncated: bool
     chunk: int
-    """Index in ``Fpdus.datas``, where all is there and in one of them; else -1."""
+    """Index in ``Fpdus.datas`` if all of it is there and in one of them; else -1."""
     offset: int
-    """Of the first piece, in that."""
+    """Offset of the first piece in that data."""
     captured: int
-    """Bytes of the first piece."""
+    """Captured bytes of the first piece."""
     start: int
-    """Position in the stream."""
+    """Stream position."""
 
 
 FragmentColumns = dict[str, Rows]
-"""A column for each field of ``Fragment``, in their order."""
+"""A column for each field of ``Fragment``, in the same order."""
 
 
 def fragments(parts: Sequence[Fpdus]) -> list[FragmentColumns]:
-    """The messages, or parts of messages, that consecutive FPDUs make, of each of some parts."""
+    """For each of the ``parts``, the messages or parts of messages that its consecutive FPDUs make."""
     if not parts:
         return []
     rows, pieces = joined([part.rows for part in parts]), joined([part.pieces for part in parts])
@@ -114,14 +114,14 @@ def fragments(parts: Sequence[Fpdus]) -> list[FragmentColumns]:
     ends = np.concatenate((starts[1:], [len(rows)]))
     first: Int64s | slice = starts
     final: Int64s | slice = ends - 1
-    if len(starts) == len(rows):  # Each is a message of its own: the rows as they are, not copied one by one.
+    if len(starts) == len(rows):  # Each FPDU is a message: no need to copy the rows one by one.
         first = final = slice(None)
     low, high, shift = lows[first], highs[final], shift[first]
     sums = np.add.reduceat(length, starts, dtype=np.int64)
     if not len(pieces):
         pieces = np.zeros(1, pieces.dtype)
     chunk, captured = pieces["chunk"], pieces["captured"]
-    # Of the pieces before each, and before the end: bytes, those not captured whole, and those in other data.
+    # Over the pieces before each one, and before the end: bytes, truncated pieces, and pieces in other data.
     counts = np.zeros((3, len(pieces) + 1), np.int64)
     counts[0, 1:] = pieces["length"]
     counts[1, 1:] = captured < pieces["length"]
@@ -168,19 +168,18 @@ def plain_runs(
     opened: tuple[bool, bool],
     shared: Sequence[int] = (),
 ) -> list[tuple[Run, Rows]]:
-    """The Sends of one FPDU in a segment of its own, and the RDMA Writes that are whole, as runs; and which of the
-    fragments in ``columns`` each of them has.
+    """The Sends of one FPDU in one segment, and the complete RDMA Writes, as runs; each with its fragments in
+    ``columns``.
 
-    ``before``: the frame up to which nothing waits, None for all; ``opened``: whether the first Send and the first
-    Write may go on with one that began earlier; ``shared``: places in the order of events that other FPDUs of the
-    sender have, too.
+    ``before``: the frame from which on something waits, None for none; ``opened``: whether the first Send and the first
+    Write may continue an earlier one; ``shared``: places in the order of events that other FPDUs of the sender share.
     """
     order, length, group = columns["order"], columns["length"], columns["group"]
     sends, writes = group == SEND, group == WRITE
     number = {id(known): index for index, known in enumerate(fpdus.datas)}.get(id(data), -2)
     chosen = columns["last"] & (columns["chunk"] == number) & ~columns["truncated"] & (length > 0)
     chosen &= ~columns["broken"]
-    # In the order of frames, as they are in that of the stream, and alone in theirs.
+    # They must be in the order of frames as well as of the stream, and not share a frame.
     alone = order[1:] != order[:-1]
     chosen[1:] &= alone
     chosen[:-1] &= alone
@@ -190,7 +189,7 @@ def plain_runs(
         chosen &= order < before
     for mine, first in zip((sends, writes), opened, strict=True):
         at = places(mine)
-        # What follows one that did not end may be more of it.
+        # What follows an unfinished message may be more of it.
         mine[at[1:]] = columns["last"][at[:-1]]
         mine[at[:1]] = not first
     sends &= chosen & (columns["packets"] == 1) & (columns["high"] - columns["low"] == 1) & (columns["place"] == 0)
@@ -217,14 +216,14 @@ def plain_runs(
 
 
 def payload_runs(fpdus: Fpdus, fragment: Fragment) -> Runs:
-    """The payload of a fragment: ``(place in the fragment, data, STRETCH rows)``, split at gaps."""
+    """The payload of a fragment, split at gaps: ``(offset in the fragment, data, STRETCH rows)``."""
     low, high = fragment.low, fragment.high
     if low == high:
         return []
     rows = fpdus.pieces[low:high]
     if fragment.chunk >= 0:
         return [(0, fpdus.datas[fragment.chunk], rows)]
-    # Places in the payload of an FPDU become places in the fragment.
+    # Convert offsets in the payload of an FPDU to offsets in the fragment.
     owner = np.searchsorted(fpdus.edges, np.arange(low, high), side="right") - 1
     lengths = fpdus.rows["length"][fragment.first : fragment.first + fragment.packets].astype(np.int64)
     before = np.concatenate(([0], np.cumsum(lengths)))
@@ -235,7 +234,7 @@ def payload_runs(fpdus: Fpdus, fragment: Fragment) -> Runs:
 
 
 def captured_bytes(fpdus: Fpdus, fragment: Fragment) -> bytes:
-    """The captured bytes of a fragment, up to the first that is missing."""
+    """The bytes of a fragment before the first one that is not captured."""
     payload = Payload(fragment.length)
     payload.runs.extend(payload_runs(fpdus, fragment))
     data, start, end = payload.prefix()
@@ -244,12 +243,12 @@ def captured_bytes(fpdus: Fpdus, fragment: Fragment) -> bytes:
 
 CONTROL_BYTES = 4
 LENGTH_VALID, DDP_HEADER = 4, 2
-"""Flags M and D; R, the lowest, says that the RDMAP header is quoted, too."""
+"""Flags M and D; R, the lowest bit, says that the RDMAP header is quoted as well."""
 
 
 @dataclass(frozen=True, slots=True)
 class TerminateMessage:
-    """What a Terminate message says."""
+    """A Terminate message."""
 
     frame: int
     time: int
@@ -258,16 +257,16 @@ class TerminateMessage:
     kind: int
     code: int
     segment_length: int | None
-    """Of the DDP Segment that is quoted."""
+    """Of the DDP Segment that it quotes."""
     header: bytes
-    """The DDP header that is quoted, and behind it the RDMA Read Request header where the message quotes that."""
+    """The quoted DDP header, followed by the RDMA Read Request header if the message quotes that."""
 
     def __str__(self) -> str:
         return codes.terminate_name(self.layer, self.kind, self.code)
 
 
 def decode_terminate(body: bytes, fragment: Fragment, sender: int) -> TerminateMessage | None:
-    """The message whose captured bytes are ``body``; None where its control word is not among them."""
+    """The message with the captured bytes ``body``; None if its control word is not captured."""
     if len(body) < CONTROL_BYTES:
         return None
     length, header = None, b""
@@ -289,22 +288,22 @@ def decode_terminate(body: bytes, fragment: Fragment, sender: int) -> TerminateM
 
 
 MAX_OPEN = 4096
-"""More RDMA Reads than this cannot be outstanding; the oldest are given up."""
+"""RDMA Reads kept open: more cannot be outstanding, so the oldest are given up."""
 REQUEST_BYTES = 52
-"""Of an FPDU with a Read Request, at least."""
+"""Least size of an FPDU with a Read Request."""
 MAX_SINKS = 64
-"""The last Reads, among which one sink twice tells of an end that uses few of them in turn."""
+"""Recent Reads; if one sink occurs twice among them, the end uses few sinks in turn."""
 MAX_EARLY = 64
-"""Responses that wait for a request which a capture may show behind them."""
+"""Responses that wait for their request, as a capture may show it after them."""
 
 
 class _OutstandingRead:
-    """An RDMA Read whose responses are not all there."""
+    """An RDMA Read whose responses have not all come."""
 
     __slots__ = ("ack", "end", "operation", "reached", "seen", "sink_stag", "sink_to")
 
     def __init__(self, operation: Operation, end: int, ack: int, sink_stag: int, sink_to: int) -> None:
-        """``end``: sequence number behind the request, which acknowledges ``ack``."""
+        """``end``: position after the request; ``ack``: what that segment acknowledges."""
         self.operation, self.end, self.ack = operation, end, ack
         self.sink_stag, self.sink_to = sink_stag, sink_to
         self.seen = IntervalSet()
@@ -312,30 +311,30 @@ class _OutstandingRead:
 
 
 class OutstandingReads:
-    """The RDMA Reads that one end issued, in order, and the responses of the other end."""
+    """The RDMA Reads that one end issued, in order, and the other end's responses."""
 
     def __init__(self, requests: ByteStream) -> None:
-        """``requests``: what the end that issues them sends."""
+        """``requests``: the stream of the end that issues them."""
         self.requests = requests
         self.responses: ByteStream | None = None
-        """What the other end sends."""
+        """The stream of the other end."""
         self.open: deque[_OutstandingRead] = deque()
         self._by_sink: dict[int, deque[_OutstandingRead]] = {}
-        """The same by STag of the sink."""
+        """Open Reads by STag of the sink."""
         self.gap = False
-        """Bytes of the responses were not captured since the last that fitted."""
+        """Bytes of the responses are missing since the last one that fitted a Read."""
         self._sinks: deque[tuple[int, int]] = deque(maxlen=MAX_SINKS)
-        """STag and Tagged Offset of the last."""
+        """STag and Tagged Offset of the latest Reads."""
         self.reused = False
-        """Of those one was used twice."""
+        """One of these sinks was used twice."""
         self._doubted: deque[Operation] = deque(maxlen=MAX_SINKS)
-        """The last Reads whose responses may be those of later ones."""
+        """The latest Reads whose responses may be those of later ones."""
         self.early: deque[tuple[Fragment, Runs]] = deque(maxlen=MAX_EARLY)
-        """Responses to no Read that was seen so far."""
+        """Responses without a known Read."""
         self.max_open = 0
-        """Most Reads that were open at one time."""
+        """The most Reads that were open at one time."""
         self.delay = Samples()
-        """From a request to the first of its response."""
+        """From a request to the first response, ns."""
 
     def issue(self, operation: Operation, end: int, ack: int, sink_stag: int, sink_to: int) -> None:
         """Add a Read whose request ends at position ``end`` and acknowledges ``ack``."""
@@ -369,15 +368,15 @@ class OutstandingReads:
     def answer(self, fragment: Fragment, runs: Runs) -> Operation | None:
         """Place response bytes: in the order of the Reads, by sink STag and Tagged Offset (RFC 5040, 5.2).
 
-        Gives the Read that they are of, None where it is not known.  A responder has received the request, and
-        acknowledges it in the same segment at the latest.
+        Returns their Read, or None if it is unknown.  A responder has received the request, and acknowledges it in the
+        segment with the response at the latest.
         """
         self.gap = self.gap or fragment.broken
         if self.gap and self.open:
             first = self.open[0]
             begun = first.sink_stag == fragment.key and first.reached
             if begun and fragment.place < first.sink_to + first.reached:
-                self._close_oldest()  # A later response to its sink: the Tagged Offsets of one ascend.
+                self._close_oldest()  # It answers a later Read of this sink: within one, Tagged Offsets ascend.
         fitting = [
             read
             for read in self._by_sink.get(fragment.key, ())
@@ -388,7 +387,7 @@ class OutstandingReads:
         if not fitting:
             self.early.append((fragment, runs))
             return None
-        # A sink is reused only when it has been filled: behind a gap the latest Read is meant.
+        # A sink is reused only after it was filled: after a gap the response is to the latest Read.
         read = fitting[-1] if self.gap else fitting[0]
         while self.open[0] is not read:
             self._close_oldest()
@@ -418,7 +417,8 @@ class OutstandingReads:
         return operation
 
     def _may_be_later(self, read: _OutstandingRead, fragment: Fragment) -> bool:
-        """Whether its own response and the request of a later Read to its sink may be missing before a response."""
+        """Whether the Read's own response, and the request of a later Read to its sink, may be missing before this
+        response."""
         assert self.responses is not None
         begin = TCP_SEQUENCE.unwrap(fragment.start, read.ack)
         answers = overlapping(self.responses.gaps, begin, fragment.start)
@@ -427,7 +427,7 @@ class OutstandingReads:
             return False
         last = read
         for later in self.open:
-            # None is missing between requests that are numbered in turn.
+            # Requests with consecutive numbers have none missing between them.
             if later.operation.psn == (last.operation.psn + 1) & 0xFFFFFF:
                 last = later
         received = TCP_SEQUENCE.unwrap(last.end, fragment.ack)
@@ -437,7 +437,7 @@ class OutstandingReads:
         return any(min(end, received) - max(start, last.end) >= REQUEST_BYTES for start, end in unseen)
 
     def give_up(self) -> None:
-        """No more responses will come."""
+        """Close all Reads: no more responses come."""
         for read in self.open:
             read.operation.closed = True
         self.open.clear()
@@ -445,27 +445,27 @@ class OutstandingReads:
 
 
 Delivered = list[tuple[int, Operation]]
-"""Operations with the frame in whose place they stand in the order of events."""
+"""Operations with their places in the order of events, which are frame numbers."""
 
 
 class MessageAssembly:
-    """Messages that endpoint ``sender`` sent; ``flush`` gives those that are complete."""
+    """The messages that endpoint ``sender`` sent; ``flush`` returns those that are complete."""
 
     def __init__(self, sender: int, mine: OutstandingReads, theirs: OutstandingReads) -> None:
-        """``mine``: the Reads that this end issues; ``theirs``: those it answers."""
+        """``mine``: the Reads that this end issues; ``theirs``: the Reads that it answers."""
         self.sender = sender
         self.mine = mine
         self.theirs = theirs
         theirs.responses = mine.requests
         self.partial: dict[int, tuple[Fragment, Operation]] = {}
-        """By group: the message that is not complete, its last fragment, what there is of it."""
+        """By group: the last fragment of the incomplete message, and its Operation so far."""
         self.terminates: list[TerminateMessage] = []
         self.skip_first = False
-        """The first message only says that its sender is ready (RFC 6581, 9.2)."""
+        """The first message only says that the sender is ready (RFC 6581, 9.2)."""
         self._complete: Delivered = []
 
     def take(self, fpdus: Fpdus, fragment: Fragment) -> Operation | None:
-        """Take what this end sent next; gives the Operation that it is of."""
+        """Take the next fragment that this end sent; returns the Operation it belongs to."""
         group = fragment.group
         if self.skip_first:
             self.skip_first = False
@@ -473,7 +473,7 @@ class MessageAssembly:
             if group in (SEND, WRITE, READ) and not length:
                 return None
         if fragment.broken:
-            # Segments of messages are not interleaved (RFC 5041, 5.3): what is missing was the rest of these.
+            # Segments of messages are not interleaved (RFC 5041, 5.3): the missing bytes were the rest of these.
             for other in [partial for partial in self.partial if partial != group]:
                 self._close(other, fragment.order)
             self.theirs.gap = True
@@ -492,7 +492,7 @@ class MessageAssembly:
         return None
 
     def finish(self) -> Delivered:
-        """Nothing more will come."""
+        """Release everything: no more comes."""
         for group in list(self.partial):
             self._close(group, self.partial[group][0].order)
         self.mine.give_up()
@@ -503,7 +503,7 @@ class MessageAssembly:
         return complete
 
     def _message(self, fpdus: Fpdus, fragment: Fragment) -> Operation:
-        """A Send or a Write, or a part of one."""
+        """Take a Send or a Write, or a part of one."""
         group = fragment.group
         if group in self.partial:
             before, operation = self.partial[group]
@@ -535,7 +535,7 @@ class MessageAssembly:
         return operation
 
     def _whole(self, fpdus: Fpdus, fragment: Fragment) -> Operation:
-        """A Send or a Write, the bulk of all traffic."""
+        """A Send or a Write in one fragment, as nearly all are."""
         send = fragment.group == SEND
         data, low, high = fpdus.datas[fragment.chunk], fragment.low, fragment.high
         payload = Payload(fragment.length, fragment.seen, fragment.truncated, (data, fpdus.pieces, low, high))
@@ -580,7 +580,7 @@ class MessageAssembly:
         self._complete.append((fragment.order, operation))
 
     def _close(self, group: int, order: int) -> None:
-        """The message gets no more FPDUs, as the frame ``order`` shows."""
+        """End a message that gets no more FPDUs, as frame ``order`` shows."""
         _, operation = self.partial.pop(group)
         operation.end_known = False
         self._complete.append((order, operation))
@@ -612,7 +612,7 @@ class MessageAssembly:
         return operation
 
     def _other(self, fpdus: Fpdus, fragment: Fragment) -> None:
-        """Atomics and immediate data (RFC 7306)."""
+        """Take atomics and immediate data (RFC 7306)."""
         body = captured_bytes(fpdus, fragment)
         if fragment.group == IMMEDIATE:
             operation = self._single(Kind.SEND, fragment, fragment.length, 0, 0)
@@ -626,7 +626,7 @@ class MessageAssembly:
 
 
 def _follows(before: Fragment, fragment: Fragment) -> bool:
-    """Whether a fragment belongs to the message of the one before it in its group."""
+    """Whether a fragment continues the message of the previous one in its group."""
     if fragment.group == SEND:
         return fragment.key == before.key and fragment.place >= before.place + before.length
     return fragment.key == before.key and fragment.place == before.place + before.length and not fragment.broken

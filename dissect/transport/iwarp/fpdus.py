@@ -1,4 +1,4 @@
-"""FPDUs: their headers in columns, where they begin after boundaries were lost, and what their CRCs say.
+"""FPDUs: their headers in columns, how to find them after boundaries were lost, and what their CRCs say.
 
 RFC 5044 (MPA), RFC 5041 (DDP), RFC 5040 (RDMAP).
 """
@@ -38,16 +38,16 @@ TAGGED_HEADER, UNTAGGED_HEADER = HEADER_BYTES["DDPTagged"], HEADER_BYTES["DDPUnt
 READ_REQUEST_HEADER = HEADER_BYTES["RDMAPReadRequest"]
 
 _FIXED = {"RDMAPReadRequest", "RDMAPImmediateData", "RDMAPAtomicRequest", "RDMAPAtomicResponse"}
-"""Nothing follows these headers."""
+"""Opcodes whose headers nothing follows."""
 
-QUEUES = {  # opcode of an untagged message: (queue number, ULPDU bytes where they are fixed)
+QUEUES = {  # opcode of an untagged message: (queue number, ULPDU bytes if they are fixed)
     row.value: (row.queue, UNTAGGED_HEADER + HEADER_BYTES[row.header] if row.header in _FIXED else None)
     for row in OPCODES.values()
     if row.queue is not None
 }
 
 LEGAL = np.zeros(1 << 16, np.bool_)
-"""By DDP and RDMAP control octets as one number."""
+"""By the DDP and RDMAP control octets as one number: whether they are legal."""
 for _last in (0, LAST):
     for _opcode in range(12):
         _control = (0 if _opcode in QUEUES else TAGGED) | _last | DDP_VERSION
@@ -55,33 +55,33 @@ for _last in (0, LAST):
 
 QUEUE = np.zeros(16, np.uint32)
 FIXED = np.zeros(16, np.int32)
-"""ULPDU bytes; 0 where they vary."""
+"""By opcode: ULPDU bytes; 0 if they vary."""
 for _opcode, (_queue, _size) in QUEUES.items():
     QUEUE[_opcode], FIXED[_opcode] = _queue, _size or 0
 
 
 HEAD = LENGTH_BYTES + UNTAGGED_HEADER + READ_REQUEST_HEADER
-"""Bytes of an FPDU that are looked at."""
+"""Bytes of an FPDU that are decoded."""
 CONTROL = 4
-"""Bytes of the length field and the control octets."""
+"""Bytes of the length field and of the control octets."""
 TO_QUEUE = 12
-"""Bytes up to the queue number's end."""
+"""Bytes up to and including the queue number."""
 
 FPDU = np.dtype(
     [
         ("opcode", "u1"),
         ("last", "?"),
-        ("broken", "?"),  # bytes are missing, or what they are is not known, between the FPDU before and this one
-        ("stag", "u4"),  # tagged: the STag; untagged: what is to be invalidated
+        ("broken", "?"),  # bytes are missing or undecodable between the previous FPDU and this one
+        ("stag", "u4"),  # tagged: the STag; untagged: the STag to invalidate
         ("msn", "u4"),  # untagged
         ("place", "u8"),  # the TO or MO
         ("length", "i4"),  # payload bytes
-        ("start", "i8"),  # positions in the stream, markers counted: of its first byte, a marker before it included
-        ("stop", "i8"),  # behind it
-        ("ack", "u4"),  # acknowledgement number beside its last byte
+        ("start", "i8"),  # stream position, counting markers, of its first byte, or of a marker before that
+        ("stop", "i8"),  # stream position after it
+        ("ack", "u4"),  # acknowledgement number of the segment with its last byte
         ("first_frame", "i8"),
         ("last_frame", "i8"),
-        ("order", "i8"),  # the frame in whose place it stands in the order of events
+        ("order", "i8"),  # the place in the order of events: a frame number
         ("first_time", "i8"),
         ("last_time", "i8"),
     ],
@@ -106,9 +106,9 @@ class Fpdus:
     rows: Rows
     """FPDU rows."""
     requests: dict[int, ReadRequest]
-    """The RDMA Read Requests, by the index of the FPDU."""
+    """The RDMA Read Requests, by index of the FPDU."""
     pieces: Rows
-    """STRETCH rows of all payloads; ``at`` is the place in the payload of its FPDU."""
+    """STRETCH rows of all payloads; ``at`` is the offset in the payload of the FPDU."""
     edges: Int64s
     """``pieces[edges[i]:edges[i + 1]]`` is the payload of FPDU ``i``."""
     datas: list[Bytes]
@@ -117,7 +117,7 @@ class Fpdus:
         return len(self.rows)
 
     def payload(self, index: int) -> bytes:
-        """What of the payload of an FPDU was captured, up to the first byte that was not."""
+        """The payload of an FPDU up to its first byte that is not captured."""
         pieces = self.pieces[int(self.edges[index]) : int(self.edges[index + 1])]
         parts: list[bytes] = []
         reached = 0
@@ -134,10 +134,10 @@ class Fpdus:
 
 @dataclass(frozen=True, slots=True)
 class FpduHeaders:
-    """The headers of FPDUs that follow each other, a column for each field; all of the same length."""
+    """The headers of consecutive FPDUs, a column for each field; all of the same length."""
 
     starts: Int64s
-    """Places in the stream, without markers."""
+    """Places: stream positions not counting markers."""
     ends: Int64s
     lengths: Int64s
     """ULPDU lengths."""
@@ -147,18 +147,18 @@ class FpduHeaders:
     size: Rows
     """Bytes of the DDP and RDMAP header."""
     stag: Rows
-    """Untagged: what is to be invalidated."""
+    """Untagged: the STag to invalidate."""
     msn: Rows
     place: Rows
     """The TO or MO."""
     empty: Rows
-    """A ULPDU of no bytes: its sender says that it is ready (RFC 6581, 9.2)."""
+    """A ULPDU of no bytes, by which the sender says that it is ready (RFC 6581, 9.2)."""
     captured: Rows
-    """The header is there."""
+    """The header is in the capture."""
     illegal: Rows
-    """No FPDU begins so."""
+    """An FPDU cannot begin like this."""
     head: Bytes
-    """The first HEAD bytes of each, zero where not captured."""
+    """The first HEAD bytes of each; zero where not captured."""
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -175,7 +175,7 @@ class FpduHeaders:
         return places(self.opcode == READ_REQUEST)
 
     def read_columns(self, index: Int64s, *names: str) -> dict[str, Any]:
-        """Header fields of the RDMA Read Requests at indices, by their names in the Scapy layer."""
+        """Header fields of the RDMA Read Requests at indices, by the names of the Scapy layer."""
         head = np.ascontiguousarray(self.head[index])
         at = np.arange(len(index)) * HEAD + LENGTH_BYTES + UNTAGGED_HEADER
         return compiled("RDMAPReadRequest")(head.reshape(-1), at, names)
@@ -191,7 +191,7 @@ class FpduHeaders:
 
 
 def decode_headers(window: Window, starts: Int64s, lengths: Int64s) -> FpduHeaders:
-    """What stands at places, ascending, where FPDUs with these ULPDU lengths begin."""
+    """Decode the FPDUs at these places, ascending; ``lengths``: their ULPDU lengths."""
     head, there = window.heads(starts, HEAD)
     flat, at = head.reshape(-1), np.arange(len(starts)) * HEAD + LENGTH_BYTES
     tag = compiled("DDPTagged")(flat, at, ("stag", "tagged_offset"))
@@ -223,7 +223,7 @@ def decode_headers(window: Window, starts: Int64s, lengths: Int64s) -> FpduHeade
 
 
 def fpdu_rows(headers: FpduHeaders, window: Window, orders: Int64s) -> Rows:
-    """FPDU rows without ``broken``; ``orders``: of each that of the FPDU of its stream before the first."""
+    """FPDU rows without ``broken``; ``orders``: by FPDU, the order of the last FPDU before these in its stream."""
     rows = np.zeros(len(headers), FPDU)
     for name in ("opcode", "last", "stag", "msn", "place"):
         rows[name] = getattr(headers, name)
@@ -233,7 +233,7 @@ def fpdu_rows(headers: FpduHeaders, window: Window, orders: Int64s) -> Rows:
 
 
 def placed(rows: Rows, window: Window, starts: Int64s, ends: Int64s, orders: Int64s) -> None:
-    """Say in FPDU rows which frames carried them, when, and what they acknowledge; ``orders``: as above."""
+    """Fill in which frames carried FPDUs, when, and what these acknowledge; ``orders``: as in ``fpdu_rows``."""
     if (single := window.single(starts, ends)) is not None:
         carrying = window.rows[single]
         for name in "frame", "time":
@@ -249,18 +249,18 @@ def placed(rows: Rows, window: Window, starts: Int64s, ends: Int64s, orders: Int
         values = window.rows[name]
         rows[of_first] = np.minimum(values[first], values[final])
         rows[of_last] = np.maximum(values[first], values[final])
-    # Where the last bytes are missing, the frame behind them shows it.
+    # If the last bytes are missing, the next frame shows that they were sent.
     shown = np.minimum(final + (window.end[final] < ends), window.behind[window.owners[final]] - 1)
     rows["order"] = np.maximum(window.last_frames[shown], orders)
     rows["ack"] = window.rows["ack"][final]
 
 
 ENOUGH = 44
-"""Bits of evidence, where the stream is known to be iWARP."""
+"""Bits of evidence needed in a stream that is known to be iWARP."""
 ENOUGH_UNKNOWN = 56
 
 LEGAL_CONTROL = 11
-"""Bits: 24 of 65,536 values of the control octets are legal."""
+"""Bits of evidence: 24 of 65,536 values of the control octets are legal."""
 RIGHT_QUEUE = 30
 RIGHT_LENGTH = 14
 ALIGNED = 8
@@ -268,17 +268,17 @@ CONTINUED = 24
 RIGHT_CRC = 32
 
 NEAR = 64
-"""Messages that may be missing in front of one that continues a queue."""
+"""Messages that may be missing before one that continues a queue."""
 SEARCHED = 20
-"""A length field and an untagged header."""
+"""Bytes of a length field and an untagged header."""
 SHOWN = MARKER_INTERVAL + SEARCHED
-"""Bytes in which a marker must have shown."""
+"""Bytes within which a marker must have appeared."""
 
 ENDLESS = 1 << 62
 
 MAX_CANDIDATES = 512
 MAX_SCANNED = 1 << 18
-"""Bytes."""
+"""Bytes searched."""
 MAX_HEADERS = 256
 MAX_MARKERS = 8
 
@@ -286,23 +286,23 @@ YES, MAYBE, NO = range(3)
 
 
 class Found(NamedTuple):
-    """Where to go on."""
+    """Where to continue."""
 
     at: int
-    """Where an FPDU begins; where not confirmed, what lies before it needs no second look."""
+    """The place of an FPDU; if not confirmed, everything before it need not be searched again."""
     confirmed: bool
     grid: MarkerGrid | None = None
-    """Where markers stand that were not known of; ``at`` is then a place without them."""
+    """The markers, if they were unknown before; ``at`` then does not count them."""
 
 
 class Evidence:
-    """What is known from before."""
+    """What earlier FPDUs of a direction showed."""
 
     def __init__(self) -> None:
         self.msn: dict[int, int] = {}
         """Last message sequence number by queue."""
         self.ahead: tuple[Window, list[Int64s]] | None = None
-        """Where FPDUs stand behind those, which are not decoded."""
+        """Places of later FPDUs that are not decoded."""
 
     def continued(self, queue: int, msn: int) -> bool:
         last = self._last_ahead(queue)
@@ -322,7 +322,7 @@ class Evidence:
 
 
 def note_numbers(evidence: Sequence[Evidence], rows: Rows, tagged: Rows, owners: Int64s) -> None:
-    """FPDU rows of some streams were decoded; ``owners``: of which of them each is, ascending."""
+    """Note the message sequence numbers of FPDU rows; ``owners``: index of the Evidence of each row, ascending."""
     queues = np.where(tagged, 4, QUEUE[rows["opcode"]])
     lasts = np.full((len(evidence), 5), -1)
     lasts[owners, queues] = rows["msn"]
@@ -334,7 +334,7 @@ class _Header(NamedTuple):
     length: int
     bits: int
     queue: int
-    """-1: tagged."""
+    """-1 if tagged."""
     key: int
     """STag or MSN."""
     place: int
@@ -343,7 +343,7 @@ class _Header(NamedTuple):
 
 
 def _header(head: bytes) -> _Header | None:
-    """What looks like a length field and a DDP header; None where it does not."""
+    """Bytes decoded as a length field and a DDP header; None if they cannot be that."""
     length = head[0] << 8 | head[1]
     control = head[2] << 8 | head[3]
     if not LEGAL[control]:
@@ -362,7 +362,7 @@ def _header(head: bytes) -> _Header | None:
 
 
 class Search:
-    """One look at what is pending."""
+    """One search in the pending bytes."""
 
     def __init__(
         self,
@@ -373,7 +373,7 @@ class Search:
         known: bool,
         verify: Callable[[int, int], bool | None],
     ) -> None:
-        """``base``: position of any FPDU.  ``verify``: the CRC of the FPDU at a position, with an ULPDU length."""
+        """``base``: position of any FPDU.  ``verify``: checks the CRC of the FPDU at a position with a ULPDU length."""
         self.window = window
         self.base = base
         self.crc = crc
@@ -385,7 +385,7 @@ class Search:
     def find(self, at: int, markers_unknown: bool, expected: bool, final: bool) -> Found:
         """The first position from ``at`` on where an FPDU begins.
 
-        ``expected``: there are markers, somewhere; ``final``: nothing more will come.
+        ``expected``: there are markers, at unknown positions; ``final``: no more bytes come.
         """
         maybe: int | None = None
         span = ENDLESS if expected else SHOWN if markers_unknown and not final else 0
@@ -400,19 +400,19 @@ class Search:
                 maybe = candidate if marked is not None and maybe is None else maybe
             if verdict == YES:
                 return Found(candidate, True)
-        # The control octets of an FPDU that begins with the last bytes are not there yet.
+        # The control octets of an FPDU that begins with the last bytes may not have come yet.
         rest = max(at, self.window.limit - CONTROL + 1)
         behind = rest if not final and self.window.read(rest, 1) else self.window.limit
         return Found(behind if maybe is None else maybe, False)
 
     def _candidates(self, at: int) -> Iterator[int]:
-        """Where a frame's payload begins, and where control octets are legal."""
+        """Positions where a frame's payload begins, then positions with legal control octets."""
         window = self.window
         count = scanned = 0
         for index in range(int(np.searchsorted(window.end, at, side="right")), len(window.starts)):
             high, shift, data = window.stretch(index)
             low = max(at, window.starts[index])
-            # Control octets may be in the next segment: an FPDU can begin with a segment's last byte.
+            # The control octets may be in the next segment, as an FPDU can begin with a segment's last byte.
             data = np.concatenate((data[low + shift : high + shift], np.frombuffer(window.read(high, 3), np.uint8)))
             if high <= low or len(data) < 4:
                 continue
@@ -430,9 +430,8 @@ class Search:
                 return
 
     def _chain(self, at: int, span: int, exact: bool = False) -> tuple[int, int | None]:
-        """Whether FPDUs follow each other from ``at`` on, one of them ``span`` bytes later, with ``exact`` up to the
-        last byte there is; and the last that may be one, or where they do, the first with a wrong CRC.
-        """
+        """Whether FPDUs follow each other from ``at`` on, up to one ``span`` bytes later or, if ``exact``, up to the
+        last byte; and the last possible FPDU or, if they do follow each other, the first with a wrong CRC."""
         window, evidence = self.window, self.evidence
         begin, bits, linked = at, ALIGNED if at in self.edges else 0, False
         verified = unverified = headers = 0
@@ -448,7 +447,7 @@ class Search:
             head = window.read(at, SEARCHED)
             header = _header(head) if len(head) == SEARCHED else None
             if header is None:
-                # All up to bytes that were not captured are FPDUs: as good as up to the last byte.
+                # Everything up to bytes that were not captured is FPDUs: as good as up to the last byte.
                 return (YES, wrong) if sure and not head and (wrong is None or not verified) else (NO, last)
             headers += 1
             bits += header.bits
@@ -476,7 +475,7 @@ class Search:
             if self.crc and not unverified:
                 confirmed = verified > 0
             else:
-                # A message that fills its segments confirms itself, where the stream is known to be iWARP.
+                # In a stream known to be iWARP, a message that fills its segments confirms itself.
                 confirmed = headers > 1 or verified > 0 or ((linked or alone) and self.known)
             sure = confirmed and bits >= (ENOUGH if self.known else ENOUGH_UNKNOWN)
             if sure and at - begin >= span and not exact:
@@ -487,10 +486,10 @@ class Search:
     # Markers that were not agreed on in this capture
 
     def _with_markers(self, at: int, broken: int, final: bool) -> Found | None:
-        """Whether markers explain why what follows from ``at`` on breaks off behind the header at ``broken``.
+        """Try whether markers explain why the FPDUs from ``at`` on break off after the header at ``broken``.
 
-        Two of them tell by their pointers.  With ``final`` one does, where the CRCs fit with it.  One alone is not
-        confirmed before.  None is where payload looks like a marker, too: CRCs cover both.
+        Two markers with fitting pointers confirm it; if ``final``, one with fitting CRCs does.  A single marker is not
+        confirmed before that.  None if payload may look like a marker instead: CRCs cover both.
         """
         likely: Found | None = None
         fitting: dict[int, Found] = {}
@@ -512,7 +511,7 @@ class Search:
         return next(iter(fitting.values()), likely)
 
     def _crcs_fit(self, bare: Window, at: int, grid: MarkerGrid) -> bool:
-        """Whether FPDUs with right CRCs follow each other from ``at`` on, one of them with a marker in it."""
+        """Whether FPDUs with right CRCs follow each other from ``at`` on, at least one with a marker in it."""
         if self.crc is False or self._pointers_fit(bare, at, grid) < 1:
             return False
         marked = False
@@ -535,7 +534,7 @@ class Search:
         return marked
 
     def _marker_candidates(self, at: int) -> list[int]:
-        """Where a marker may be that points back to the FPDU at ``at``, or stands before or behind it.
+        """Positions of possible markers that point back to the FPDU at ``at``, or come directly before or after it.
 
         RFC 5044, 4.3.
         """
@@ -549,7 +548,7 @@ class Search:
         return candidates[:MAX_MARKERS]
 
     def _pointers_fit(self, bare: Window, at: int, grid: MarkerGrid) -> int:
-        """How many markers point at the FPDUs they stand in; -1 where one points elsewhere."""
+        """Number of markers that point to the FPDU they are in; -1 if one points elsewhere."""
         right = 0
         while right < MAX_MARKERS:
             head = bare.read(at, 2)
@@ -569,7 +568,7 @@ class Search:
 
 
 def _continues(before: _Header, header: _Header) -> bool:
-    """Whether both are of the same queue, or both tagged."""
+    """Whether a header continues the message before it, or begins the next one of its queue."""
     if header.queue < 0:
         return header.key == before.key and header.place == before.place + before.payload
     same = header.key == before.key and header.place == before.place + before.payload
@@ -577,33 +576,33 @@ def _continues(before: _Header, header: _Header) -> bool:
 
 
 SURE = 4
-"""Right markers in a row after which a direction is trusted again."""
+"""Consecutive right markers after which a direction is trusted again."""
 
 
 class Doubt:
-    """What was seen of one direction."""
+    """Whether the FPDUs of one direction can be trusted, by what was seen of it."""
 
     def __init__(self) -> None:
         self.right = SURE
-        """Right markers since the last contradiction; a stream is trusted until there is one."""
+        """Right markers since the last contradiction; a stream is trusted until the first one."""
         self.msn: dict[int, int] = {}
-        """Last message sequence number by queue, where nothing is missing since."""
+        """Last message sequence number by queue, for queues without losses since."""
         self.spread = False
-        """An FPDU lay in several frames: the sender does not align frames with FPDUs (RFC 5044, 5)."""
+        """An FPDU was spread over several frames: the sender does not align segments with FPDUs (RFC 5044, 5)."""
         self.count = 0
-        """FPDUs that hold no wrong marker and are not trusted all the same."""
+        """FPDUs that are not trusted although they hold no wrong marker."""
 
     def contradict(self) -> None:
-        """Bytes are there, and no FPDU begins where one should."""
+        """Note that bytes are there, but no FPDU begins where one should."""
         self.right = 0
 
     def lost(self) -> None:
-        """Messages may be missing now."""
+        """Note that messages may be missing."""
         self.msn.clear()
 
     def trusted(self, contradiction: Rows, markers: Int64s) -> Rows:
-        """Which FPDUs are trusted; ``contradiction``: which of them cannot be right; ``markers``: how many right ones
-        each holds.
+        """Which FPDUs are trusted; ``contradiction``: which cannot be right; ``markers``: number of right markers in
+        each.
         """
         seen = self.right + np.cumsum(markers)
         last = np.maximum.accumulate(np.where(contradiction, np.arange(len(seen)), -1))
@@ -614,9 +613,9 @@ class Doubt:
         return trusted
 
     def out_of_sequence(self, queue: Rows, msn: Rows, offset: Rows, known: Rows) -> Rows:
-        """Which untagged FPDUs (``known``) do not follow the ones before on their queue (RFC 5041, 5.2.2).
+        """Which untagged FPDUs (``known``) do not follow those before them on their queue (RFC 5041, 5.2.2).
 
-        A message begins at offset 0 and has a number of its own; some may be missing between.
+        A message begins at offset 0 with the next number; messages in between may be missing.
         """
         wrong: Rows = known & (queue == QUEUE[READ_REQUEST]) & (offset != 0)
         for number in range(4):
@@ -633,10 +632,10 @@ class Doubt:
         return wrong
 
     def lone_markers(self, window: Window, wire: Window, grid: MarkerGrid, starts: Int64s, ends: Int64s) -> Rows:
-        """Which FPDUs have behind them in their frame a marker and nothing else.
+        """Which FPDUs are followed, in their frame, by a marker and nothing else.
 
-        A sender that aligns frames with FPDUs sends a marker with what follows it.  So these four bytes are the last of
-        an FPDU that a marker off the grid made longer.
+        A sender that aligns segments with FPDUs sends a marker together with what follows it.  So these four bytes are
+        the end of an FPDU that a marker off the grid made longer.
         """
         low = np.searchsorted(window.end, starts, side="right")
         high = np.minimum(np.searchsorted(window.end, ends - 1, side="right"), len(window.at) - 1)
@@ -651,13 +650,13 @@ class Doubt:
 
 
 def wraps(offset: Rows, length: Rows) -> Rows:
-    """Which stretches of memory pass the end of the address space (RFC 5041, 4.2)."""
+    """Which stretches of memory wrap around the end of the address space (RFC 5041, 4.2)."""
     wrapping: Rows = np.maximum(length.astype(np.int64), 1).astype(np.uint64) - np.uint64(1) > ~offset.astype(np.uint64)
     return wrapping
 
 
 def torn(window: Window, end: int) -> bool:
-    """Whether the frame that holds the last byte before ``end`` goes on there with what begins no FPDU."""
+    """Whether the frame with the last byte before ``end`` continues with bytes that cannot begin an FPDU."""
     head = window.read(end, CONTROL)
     if len(head) < CONTROL:
         return False
@@ -667,15 +666,15 @@ def torn(window: Window, end: int) -> bool:
 
 
 def _frames(window: Window, *at: int) -> list[int | None]:
-    """The frames that hold bytes; None where there is none yet."""
+    """The frames that carried the bytes at these positions; None if none has so far."""
     rows = np.searchsorted(window.end, at, side="right").tolist()
     return [int(window.rows["frame"][row]) if row < len(window.rows) else None for row in rows]
 
 
 def judge_markers(wire: Window, grid: MarkerGrid, starts: Int64s, ends: Int64s) -> tuple[Rows, Int64s]:
-    """Which FPDUs hold a marker that points elsewhere, and how many right ones each holds (RFC 5044, 4.3).
+    """Which FPDUs hold a marker that points elsewhere, and the number of right markers in each (RFC 5044, 4.3).
 
-    Where one points elsewhere, what was taken for payload is not: a sender that puts its markers elsewhere.
+    If a marker points elsewhere, the sender puts its markers at other positions, and what was taken for payload is not.
     ``wire``: the stream with its markers.
     """
     markers = grid.between(grid.start(int(starts[0])), grid.start(int(ends[-1])))
@@ -699,27 +698,27 @@ WRONG_CRC, WRONG_MARKERS, WRONG_HEADERS = (
 DOUBTED = "no CRC, behind markers or headers that are wrong"
 """Why an FPDU is not trusted."""
 TRIED = 8
-"""FPDUs among which one with a right CRC is looked for, where Request and Reply were not seen."""
+"""FPDUs checked for a right CRC if Request and Reply were not seen."""
 
 
 class FpduChecks:
-    """The checks of one direction, and what failed them."""
+    """The checks of one direction, and which FPDUs failed them."""
 
     def __init__(self) -> None:
         self.crc: bool | None = None
-        """CRCs are in use; None: not known."""
+        """Whether CRCs are in use; None: unknown."""
         self.doubt = Doubt()
         self.unmarked: tuple[int, int] | None = None
-        """Where this capture has no agreement that there are no markers: FPDUs without any that follow each other, the
-        last of them, until a marker must have shown."""
+        """Without a captured agreement on markers: the first place and the end of consecutive FPDUs without any, until
+        a marker must have appeared."""
         self.crc_checked = self.crc_failure_count = self.marker_failure_count = 0
         self.crc_failures: list[int] = []
-        """Frames; the first of them."""
+        """Frames; the first ones."""
         self.faults: list[tuple[int, int, str]] = []
-        """Where the FPDUs that cannot be trusted begin and end in the stream, and why; the first of them."""
+        """Start and end in the stream of FPDUs that cannot be trusted, and why; the first ones."""
 
     def trusted(self, pending: PendingBytes, headers: FpduHeaders) -> Rows:
-        """Which FPDUs can be trusted, of those whose headers were captured and are not empty."""
+        """Which FPDUs have a captured header, are not empty, and can be trusted."""
         good: Rows = headers.captured & ~headers.empty
         if not len(headers):
             return good
@@ -730,20 +729,20 @@ class FpduChecks:
         if pending.grid is not None:
             good = self._marked(pending, headers, good)
         elif not self.crc and good[-1] and torn(pending.window, int(headers.ends[-1])):
-            # A sender that inserts markers although none were agreed, for one.
+            # This may be a sender that inserts markers although none were agreed.
             self._add_faults(pending, headers[-1:], good[-1:], WRONG_HEADERS)
             self.doubt.count += 1
             good[-1] = False
         if self.crc:
-            # What cannot be verified because some of it is missing may be as wrong as its length.
+            # Without all of its bytes an FPDU cannot be verified, and its length may be wrong.
             good &= self._verified(pending, headers) & pending.window.covers(headers.starts, headers.ends)
         if self.unmarked is not None and pending.grid is None:
             good &= self._without_marker(pending, headers)
         return good
 
     def _without_marker(self, pending: PendingBytes, headers: FpduHeaders) -> Rows:
-        """Which FPDUs hold no marker: one would make its FPDU longer than this says, so that it does not end with its
-        frame or where another begins.  What is truncated does not tell."""
+        """Which FPDUs hold no marker: a marker makes an FPDU longer than its length says, so that it ends neither with
+        its frame nor where another begins.  A truncated one tells nothing."""
         assert self.unmarked is not None
         window, (begin, reached) = pending.window, self.unmarked
         holding = np.minimum(window.end.searchsorted(headers.ends - 1, side="right"), len(window.at) - 1)
@@ -761,7 +760,7 @@ class FpduChecks:
         return sure
 
     def _marked(self, pending: PendingBytes, headers: FpduHeaders, good: Rows) -> Rows:
-        """Which of the ``good`` remain in a stream with markers."""
+        """Which of the ``good`` FPDUs remain good in a stream with markers."""
         grid, window = pending.grid, pending.window
         assert grid is not None
         wrong, right = judge_markers(pending.wire, grid, headers.starts, headers.ends)
@@ -808,12 +807,12 @@ class FpduChecks:
 
 
 def verify(pending: PendingBytes, start: int, ulpdu_length: int) -> bool | None:
-    """Whether an FPDU has the right CRC; None where it was not captured whole."""
+    """Whether an FPDU has the right CRC; None if it is not fully captured."""
     fpdu = pending.read_fpdu(start, ulpdu_length)
     return None if fpdu is None else fpdus.verify_crc(fpdu)
 
 
 def _requests_wrap(headers: FpduHeaders, index: Int64s) -> Rows:
-    """Which RDMA Read Requests ask for what cannot be there."""
+    """Which RDMA Read Requests ask for memory that wraps around."""
     columns = headers.read_columns(index, "sinkto", "rdmardsz", "srcto")
     return wraps(columns["sinkto"], columns["rdmardsz"]) | wraps(columns["srcto"], columns["rdmardsz"])

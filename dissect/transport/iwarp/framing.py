@@ -1,4 +1,4 @@
-"""Finds the FPDUs in one direction of an MPA stream: the start-up frame, then boundaries, even after they were lost."""
+"""Finds the FPDUs in one direction of an MPA stream: the start-up frame, then boundaries, even after losing them."""
 
 from __future__ import annotations
 
@@ -44,21 +44,21 @@ class MPAFrame:
 
     request: bool
     markers: bool
-    """Its sender wants to receive markers."""
+    """The sender wants to receive markers."""
     crc: bool
     reject: bool
     revision: int
     private_data: bytes
-    """What of it was captured; the RFC 6581 words included."""
+    """As captured; includes the RFC 6581 words."""
     complete: bool
-    """All private data were captured."""
+    """All private data is captured."""
     ird: int | None = None
-    """RFC 6581: RDMA Reads it can answer at one time; None without enhanced set-up."""
+    """RFC 6581: RDMA Reads that the sender can answer at a time; None without enhanced set-up."""
     ord: int | None = None
-    """RFC 6581: RDMA Reads it will issue at one time."""
+    """RFC 6581: RDMA Reads that the sender will issue at a time."""
     peer_to_peer: bool = False
     ready: tuple[str, ...] = ()
-    """RFC 6581: what may be the first message of the active side: 'FPDU', 'Write', 'Read'."""
+    """RFC 6581: possible first messages of the active side: 'FPDU', 'Write', 'Read'."""
 
     @property
     def rpcrdma(self) -> PrivateData | None:
@@ -72,12 +72,12 @@ def is_mpa(head: bytes) -> bool:
 
 
 def mpa_length(head: bytes) -> int:
-    """Bytes of the Request or Reply that begins with ``head``, at least 20 of them."""
+    """Size of the Request or Reply that begins with ``head``, at least 20 bytes."""
     return HEADER + int.from_bytes(head[18:20], "big")
 
 
 def mpa_frame(data: bytes) -> MPAFrame | None:
-    """Decode a Request or Reply, whose private data may be truncated; None where it is none."""
+    """Decode a Request or Reply, whose private data may be truncated; None if it is neither."""
     if not is_mpa(data) or len(data) < HEADER:
         return None
     flags, revision = data[16], data[17]
@@ -110,14 +110,14 @@ def mpa_frame(data: bytes) -> MPAFrame | None:
 
 
 MAX_PENDING = 1 << 20
-"""Bytes that are kept while FPDU boundaries are looked for."""
+"""Bytes kept while FPDU boundaries are searched for."""
 FEW, MANY = 16, 1 << 16
-"""FPDUs that are decoded together, just behind what is no FPDU and long behind it: what stands behind that is looked at
-anew."""
+"""FPDUs decoded together, right after bytes that are no FPDU and long after them: what follows such bytes has to be
+examined anew."""
 
 
 ENOUGH = 1024
-"""FPDUs of a direction that are worth to be decoded alone: joining them to others costs more than it spares."""
+"""FPDUs of a direction that are decoded alone: joining so many to others costs more than it saves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,31 +126,31 @@ class Startup:
 
     mpa: MPAFrame
     start: int
-    """Positions in the stream."""
+    """Positions in the stream: start and end."""
     stop: int
     frame: int
-    """Number of the frame that carried its first byte."""
+    """Frame with its first byte."""
     time: int
     complete: int
-    """Number of the frame with which all of it was there."""
+    """Frame that completed it."""
 
 
 class _Aligned(NamedTuple):
-    """What FPDUs would begin where each stretch of a window does: nearly all do."""
+    """FPDUs that would begin where the stretches of a window do, as nearly all FPDUs do."""
 
     lengths: list[int]
-    """Of their ULPDUs."""
+    """Lengths of their ULPDUs."""
     following: list[int]
-    """The stretch that begins where each ends, the number of stretches at the end of all; -1 where none does."""
+    """Index of the stretch that begins where each ends, the number of stretches at the end of all; -1 for none."""
     stops: list[int]
-    """The stretches that are not followed by the one behind them, and the number of stretches."""
+    """Stretches whose FPDU is not followed by the next stretch; and the number of stretches."""
 
 
 class Begun:
-    """Where FPDUs of several directions begin, and what they say of their lengths; places are those in ``windows``."""
+    """Starts and lengths of FPDUs in several directions; places are those in ``windows``."""
 
     def __init__(self, parts: Sequence[tuple[Framing, Int64s, Int64s]]) -> None:
-        """``parts``: of each direction in places of its own."""
+        """``parts``: framing, places in its own window, and lengths, by direction."""
         self.framings = [framing for framing, _, _ in parts]
         windows = [framing.pending.window for framing in self.framings]
         self.windows = Windows(windows) if len(windows) > 1 else windows[0]
@@ -160,10 +160,10 @@ class Begun:
         self.starts: Int64s = np.concatenate([starts for _, starts, _ in parts]) + self.shifts
         self.lengths: Int64s = np.concatenate([lengths for _, _, lengths in parts])
         self.orders = np.array([framing.order for framing in self.framings])
-        """By direction: of the FPDU before the first."""
+        """By direction: the order of the FPDU before the first of these."""
 
     def fpdus(self, rows: Rows, low: Int64s, sections: QueueSections, requests: dict[int, ReadRequest]) -> list[Fpdus]:
-        """Those of each direction, of FPDU rows whose payloads begin at ``low``."""
+        """By direction, the Fpdus for FPDU rows whose payloads begin at ``low``."""
         pieces, edges = self.windows.pieces(low, low + rows["length"])
         pieces["at"] -= np.repeat(low, np.diff(edges))
         bounds = edges[sections.starts].tolist()
@@ -175,7 +175,7 @@ class Begun:
         for number, framing in enumerate(self.framings):
             first, behind = sections[number]
             mine, payloads = rows[first:behind], pieces[bounds[number] : bounds[number + 1]]
-            if len(self.framings) > 1:  # Each keeps what it has, and no more.
+            if len(self.framings) > 1:  # Let none keep the rows of others.
                 mine, payloads = copied(mine), copied(payloads)
             own = edges[first : behind + 1] - bounds[number]
             fpdus.append(Fpdus(mine, asked[number], payloads, own, framing.pending.datas))
@@ -183,70 +183,71 @@ class Begun:
 
 
 class Framing:
-    """Feed it the stretches of one direction, in order."""
+    """Takes the stretches of one direction, in order, and finds the FPDUs in them."""
 
     prefix = LENGTH_BYTES
-    """Bytes that say how long an FPDU is."""
+    """Bytes that contain the length of an FPDU."""
 
     def __init__(self) -> None:
         self.awaiting = False
-        """The Request or Reply may still come."""
+        """Whether the Request or Reply may still come."""
         self.startup: Startup | None = None
         self.shown = 0
-        """The frame with which it was there, or known to be missing."""
+        """The frame that completed it, or showed that it is missing."""
         self.released: list[tuple[int, int]] = []
-        """Of what waited until it was known where its FPDUs begin: the first frame, and the one that showed it."""
+        """Of what waited until the start of its FPDUs was known: its first frame, and the frame that showed the
+        start."""
         self.pending = PendingBytes()
         self.checks = FpduChecks()
         self.at: int | None = None
-        """Where the next FPDU begins; without markers counted."""
+        """Place of the next FPDU."""
         self.base: int | None = None
-        """Where the first FPDU began, or a later one."""
+        """Place where the first FPDU began, or a later one."""
         self.markers: bool | None = None
-        """Markers are in the stream; None: not known."""
+        """Whether markers are in the stream; None: unknown."""
         self.expected = False
-        """There are markers, but where is not known."""
+        """There are markers, but their positions are unknown."""
         self.inferred = False
-        """Whether there are markers was not agreed in this capture."""
+        """The capture does not show what was agreed about markers."""
         self.synchronised = False
         self.known = 0
-        """The frame with which it was found where FPDUs begin; 0: it was known, or still is not."""
+        """The frame at which a search found FPDUs; 0 if they were known, or are still unknown."""
         self.broken = False
-        """Bytes are missing, or what they are is not known, behind the last FPDU."""
+        """Bytes after the last FPDU are missing or could not be decoded."""
         self.evidence = Evidence()
         self.count = 0
         self.lost = 0
-        """Times that FPDU boundaries were lost, but for those where bytes are missing."""
+        """How often FPDU boundaries were lost, except where bytes are missing."""
         self.unread = 0
-        """FPDUs whose headers were not captured, or which failed a check."""
+        """FPDUs without a captured header, or that failed a check."""
         self.unread_from: int | None = None
-        """Where the first of those, or the first lost boundary, is in the stream."""
+        """Stream position of the first such FPDU, or of the first lost boundary."""
         self.ready: tuple[int, int] | None = None
-        """Where the FPDU without contents begins and ends that says its sender is ready (RFC 6581, 9.2)."""
+        """Start and end of the empty FPDU that says that the sender is ready (RFC 6581, 9.2)."""
         self.order = 0
         self.encrypted = 0
-        """The frame from which on it is TLS."""
+        """The frame from which on it is TLS; 0 for none."""
         self._together = MANY
         self._aligned_in: tuple[Window, _Aligned] | None = None
         self._losses: list[int] = []
-        """How many FPDUs lie before places where boundaries were lost, of those that are to be decoded."""
+        """Of the FPDUs to decode: the number before each lost boundary."""
         self._missing: list[int] = []
-        """Those of them where bytes are missing."""
+        """Entries of ``_losses`` where bytes are missing."""
 
     @staticmethod
     def lengths(data: Bytes, at: Int64s) -> Int64s:
-        """What these bytes say at places of ``data``: lengths of ULPDUs."""
+        """The ULPDU lengths at offsets in ``data``."""
         ulpdu_lengths: Int64s = data[at].astype(np.int64) << 8 | data[at + 1]
         return ulpdu_lengths
 
     @staticmethod
     def extent(length: Places) -> Places:
-        """Bytes of FPDUs that say so."""
+        """Bytes of FPDUs with these ULPDU lengths."""
         return fpdu_bytes(length)
 
     @staticmethod
     def legal(length: Places) -> Any:
-        """Whether an FPDU may say so."""
+        """Whether an FPDU may have this ULPDU length."""
         return length >= TAGGED_HEADER
 
     def feed(self, chunks: list[Chunk]) -> None:
@@ -254,7 +255,7 @@ class Framing:
         self.pending.take(chunks)
 
     def waiting_since(self, settled: bool) -> int | None:
-        """The first frame of which it is not known where its FPDUs begin, or which waits until that is ``settled``."""
+        """The first frame whose FPDU boundaries are unknown or, unless ``settled``, that waits for the set-up."""
         if settled and (self.at is None or (self.synchronised and self.markers is not None)):
             return None
         window = self.pending.window
@@ -264,7 +265,7 @@ class Framing:
     # Set-up
 
     def take_startup(self) -> bool:
-        """Take the Request or Reply; whether one was complete now."""
+        """Take the Request or Reply; True if a complete one was taken."""
         if not self.awaiting or not len(self.pending):
             return False
         window = self.pending.window
@@ -289,19 +290,19 @@ class Framing:
         return True
 
     def begin(self, base: int) -> None:
-        """The first FPDU begins at position ``base``."""
+        """Set the stream position of the first FPDU."""
         self.at = self.base = base
         self.synchronised = True
 
     def first_ack(self) -> int | None:
-        """The acknowledgement number beside the first FPDU, where its first byte was captured."""
+        """The acknowledgement number of the segment with the first FPDU, if its first byte was captured."""
         if self.base is None or not len(self.pending):
             return None
         window = self.pending.window
         return int(window.rows["ack"][0]) if window.starts[0] == self.base else None
 
     def agree(self, markers: bool, crc: bool | None) -> None:
-        """What Request and Reply settled for this direction."""
+        """Note what Request and Reply settled for this direction."""
         self.checks.crc = crc
         if markers and self.base is None:
             self.expected = True
@@ -312,7 +313,7 @@ class Framing:
             self.pending.set_grid(MarkerGrid(self.base))
 
     def release(self, frame: int) -> None:
-        """What is pending need not wait any longer than to that frame."""
+        """Note that pending bytes had to wait until ``frame``."""
         window = self.pending.window
         since = int(window.rows["frame"].min()) if len(window.rows) else frame
         if since < frame:
@@ -321,7 +322,7 @@ class Framing:
     # FPDUs
 
     def begins(self) -> bool:
-        """Whether FPDUs may begin in what is pending."""
+        """Whether FPDUs may begin in the pending bytes."""
         if self.awaiting or not len(self.pending):
             return False
         window = self.pending.window
@@ -330,7 +331,7 @@ class Framing:
         return len(window.rows) > 0
 
     def goes_on(self, count: int) -> bool:
-        """Whether more FPDUs may begin behind so many that were decoded together."""
+        """Whether more FPDUs may begin after ``count`` that were decoded together."""
         assert self.at is not None
         if self.synchronised:
             if count < self._together:
@@ -342,13 +343,13 @@ class Framing:
         return True
 
     def forget(self) -> None:
-        """Let go of what was decoded."""
+        """Drop what was decoded."""
         assert self.at is not None
         self._aligned_in = None
         self.pending.forget(self.at)
 
     def next_fpdus(self, final: bool) -> tuple[Int64s, Int64s] | None:
-        """Places and ULPDU lengths of the FPDUs from ``at`` on, behind gaps too; None where none begins any more."""
+        """Places and ULPDU lengths of FPDUs from ``at`` on, also after gaps; None if no more begin."""
         window = self.pending.window
         parts: list[tuple[Int64s, Int64s]] = []
         self._losses.clear()
@@ -374,14 +375,14 @@ class Framing:
         return starts, lengths
 
     def _passes_gap(self, window: Window) -> bool:
-        """Whether it is not known where the next FPDU begins because that was not captured, and all that is asked of
-        the FPDUs before it to find it is in their headers."""
+        """Whether the next FPDU's beginning was not captured, and all that is needed of the FPDUs before it is in their
+        headers."""
         agreed = self.markers is False and not self.inferred and self.checks.crc is False
         assert self.at is not None
         return agreed and self.pending.grid is None and len(window.read(self.at, self.prefix)) < self.prefix
 
     def _walk(self, window: Window, final: bool, before: int) -> tuple[Int64s, Int64s]:
-        """Places and ULPDU lengths of the FPDUs from ``at`` on, behind so many that are not decoded."""
+        """Places and ULPDU lengths of FPDUs from ``at`` on; ``before``: FPDUs found before them but not decoded."""
         starts: list[int] = []
         lengths: list[int] = []
         at, limit = self.at, window.limit
@@ -427,7 +428,7 @@ class Framing:
         return np.array(starts, np.int64), np.array(lengths, np.int64)
 
     def _lengths(self, window: Window) -> Int64s:
-        """What an FPDU says of its length that begins where each stretch does."""
+        """The length of an FPDU that begins where a stretch does, by stretch."""
         rows = window.rows
         lengths = np.zeros(len(rows), np.int64)
         for number, data in enumerate(window.datas):
@@ -436,7 +437,7 @@ class Framing:
         return lengths
 
     def _one_each(self, window: Window, lengths: Int64s, ends: Int64s) -> bool:
-        """Whether each stretch is an FPDU, and all follow each other, as they nearly always do."""
+        """Whether each stretch is one FPDU, and all are consecutive, as they nearly always are."""
         whole = ends == window.end
         whole[1:] &= window.at[1:] == ends[:-1]
         return every(whole & self.legal(lengths))
@@ -451,7 +452,7 @@ class Framing:
 
     @classmethod
     def decode(cls, begun: Begun) -> list[Fpdus]:
-        """Headers and payload of the FPDUs of each direction, up to one that cannot be one."""
+        """Decode headers and payload of the FPDUs of each direction, up to an illegal one."""
         headers, framings = decode_headers(begun.windows, begun.starts, begun.lengths), begun.framings
         shifts, owners = begun.shifts, begun.sections.owners
         own = replace(headers, starts=headers.starts - shifts, ends=headers.ends - shifts)
@@ -471,7 +472,7 @@ class Framing:
         return begun.fpdus(rows, headers.payload_starts, sections, headers.requests())
 
     def _trusted(self, headers: FpduHeaders) -> Rows:
-        """Which of the next FPDUs can be trusted, up to one that cannot be one."""
+        """Which of the next FPDUs can be trusted, up to an illegal one."""
         if some(headers.illegal):
             stop = int(np.argmax(headers.illegal))
             self.at, self.synchronised = int(headers.starts[stop]), False
@@ -480,7 +481,7 @@ class Framing:
         return self.checks.trusted(self.pending, headers)
 
     def _note(self, rows: Rows, headers: FpduHeaders, good: Rows) -> None:
-        """The next FPDUs, with rows in which it is said what is broken."""
+        """Account for the next FPDUs, and set ``broken`` in their rows."""
         if not len(rows):
             return
         self.order = int(rows["order"][-1])
@@ -498,12 +499,12 @@ class Framing:
         self.unread += int(np.count_nonzero(bad))
         if some(bad):
             self._not_read(int(rows["start"][bad.argmax()]))
-        # Each FPDU, and the place before it; and behind the last.
+        # Troubles before each FPDU, and after the last one.
         lost = np.zeros(len(rows) + 1, np.bool_)
         lost[[index for index in self._losses if index <= len(rows)]] = True
         troubles = np.concatenate(([self.broken], np.cumsum(lost[:-1].astype(np.int64) + bad) + self.broken))
         kept = np.flatnonzero(good)
-        # Up to and with the last one that is kept before each.
+        # Troubles up to and including the last trusted FPDU before each one.
         settled = np.zeros(len(rows) + 1, np.int64)
         settled[kept + 1] = troubles[kept + 1]
         settled = np.maximum.accumulate(settled)
@@ -514,13 +515,13 @@ class Framing:
         self.broken = bool(troubles[-1] + lost[-1] > settled[-1])
 
     def _not_read(self, start: int) -> None:
-        """What begins there in the stream is not known."""
+        """Note that what begins at this stream position could not be decoded."""
         self.unread_from = start if self.unread_from is None else min(self.unread_from, start)
 
     # Finding boundaries
 
     def _synchronise(self, final: bool, count: int) -> bool:
-        """Move ``at`` to where an FPDU begins, behind so many that are not decoded; whether one was found."""
+        """Move ``at`` to where an FPDU begins, after ``count`` that are not decoded; True if one was found."""
         assert self.at is not None
         self.checks.doubt.lost()
         captured = bool(self.pending.window.read(self.at, 1))
@@ -559,11 +560,11 @@ class Framing:
         return True
 
     def _first_found(self, window: Window, known: bool) -> Found | None:
-        """What is found with the first frame that shows it, and not with all that the batch has."""
+        """The FPDU that the earliest possible frame shows: the result must not depend on how much the batch has."""
         assert self.at is not None
         at, pending, frames = self.at, self.pending, window.last_frames
         first = window.index(at)
-        # Where markers may be is counted from the first byte there is.
+        # Possible marker positions count from the first byte there is.
         begin = 0 if self.markers is None else first
 
         def search(end: int) -> Found:
@@ -588,8 +589,8 @@ class Framing:
 
 
 def take_fpdus(framings: Sequence[Framing], final: bool = False) -> list[list[Fpdus]]:
-    """The FPDUs of each direction that are complete; with ``final`` also one that is not, unless its CRC would have to
-    confirm it."""
+    """By direction, the FPDUs that are complete; if ``final`` also the last one, unless only its CRC could confirm
+    it."""
     decoded: dict[Framing, list[Fpdus]] = {framing: [] for framing in framings}
     beginning = open_ = [framing for framing in framings if framing.begins()]
     while open_:

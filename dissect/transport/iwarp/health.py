@@ -1,4 +1,4 @@
-"""Each direction of an iWARP connection, from TCP segments to messages; and its health, as TCP and MPA show it."""
+"""Each direction of an iWARP connection, from TCP segments to messages; and its health, as TCP and MPA show."""
 
 from __future__ import annotations
 
@@ -39,27 +39,27 @@ from .retransmissions import RetransmittedBytes, TcpRetransmissions
 from .stream import ByteStream
 
 RARE = 2
-"""Right checksums that must stand against a wrong one."""
+"""Right checksums per wrong one, at least, for a wrong one to count."""
 
 
 class IwarpDirection:
-    """Feed it the segments that one end sends, and the acknowledgements of the other end."""
+    """Takes the segments that one end sends, and the acknowledgements of the other end."""
 
     def __init__(self, framing: Framing) -> None:
         self.stream = ByteStream()
         self.framing = framing
         self.reads = OutstandingReads(self.stream)
-        """Those that its sender issued."""
+        """The Reads that this sender issued."""
         self.assembly: MessageAssembly | None = None
-        """None before it is known which end is the active side."""
+        """None until the active side is known."""
         self.acked: int | None = None
         """Position up to which the receiver has everything."""
         self.acked_from = 0
-        """The same as the first acknowledgement says."""
+        """The same by the first acknowledgement."""
         self.payload_bytes = 0
-        """Of FPDUs that are trusted."""
+        """Payload bytes of trusted FPDUs."""
         self.damaged_segments = 0
-        """Segments that were dropped because of their TCP checksum."""
+        """Segments dropped for their TCP checksum."""
         self.right_checksums = self._wrong_checksums = 0
 
     @property
@@ -69,16 +69,16 @@ class IwarpDirection:
 
     @property
     def fpdus(self) -> int:
-        """FPDUs with contents, those that cannot be trusted included."""
+        """Number of FPDUs with contents, including those that cannot be trusted."""
         return self.framing.count - (self.framing.ready is not None)
 
     @property
     def packets(self) -> int:
-        """MPA Requests and Replies and FPDUs."""
+        """Number of MPA Requests, Replies and FPDUs."""
         return (self.framing.startup is not None) + self.framing.count
 
     def starts_up(self, data: Bytes, rows: Rows) -> bool:
-        """Whether the first of SEGMENT rows with payload holds all of a Request or Reply, in order and not damaged."""
+        """Whether the first of SEGMENT rows with payload has a whole Request or Reply, in order and undamaged."""
         for at in places(rows["length"])[:1].tolist():
             names = ("payload", "captured", "seq", "flags", "verdict")
             start, captured, seq, flags, verdict = (int(rows[name][at]) for name in names)
@@ -89,17 +89,16 @@ class IwarpDirection:
         return False
 
     def waiting_since(self, settled: bool = True) -> int | None:
-        """The first frame that waits for bytes in front of it, or of which it is not known where its FPDUs begin, or
-        which waits until that is ``settled``."""
+        """The first frame that waits for earlier bytes, whose FPDU boundaries are unknown or, unless ``settled``, that
+        waits for the set-up."""
         marks = (self.stream.waiting_since, self.framing.waiting_since(settled))
         return min((mark for mark in marks if mark is not None), default=None)
 
     def damaged(self, rows: Rows) -> NDArray[np.bool_]:
         """Which SEGMENT rows arrived damaged: the receiver drops them, and they are retransmitted.
 
-        A wrong checksum means something only where nearly all are right: a network card may compute or check them
-        elsewhere, and then the capture holds what is no checksum yet.
-        """
+        A wrong checksum counts only if nearly all are right: if a network card computes or checks them after the
+        capture point, the capture has no real checksums."""
         wrong, right = rows["verdict"] == WRONG, rows["verdict"] == RIGHT
         wrongs, rights = self._wrong_checksums + wrong.cumsum(), self.right_checksums + right.cumsum()
         self._wrong_checksums, self.right_checksums = int(wrongs[-1]), int(rights[-1])
@@ -111,14 +110,14 @@ class IwarpDirection:
 
 
 PAUSE = 100_000_000
-"""Nanoseconds; an endpoint that sends no payload for longer is not active."""
+"""Nanoseconds; an endpoint that sends no payload for longer than this is not active."""
 RECENT = 1024
-"""Operations of either end that retransmitted bytes may belong to."""
+"""Operations of either end searched for retransmitted bytes."""
 MAX_PENDING = 4096
 LEAST_RTO = 200_000_000
-"""Nanoseconds: Linux's, and of most others; RFC 6298, 2.4, has a second."""
+"""Nanoseconds: the least retransmission timeout of Linux and most others; RFC 6298, 2.4, has one second."""
 WITH_DATA, ONLY_ACK = 0x04, 0x11
-"""Opcodes that stand for segments with payload and without: a Send, an Acknowledge."""
+"""Opcodes that stand for segments with and without payload: a Send, an Acknowledge."""
 
 assert opcodes.IS_ACKNOWLEDGE[ONLY_ACK] and not opcodes.IS_ACKNOWLEDGE[WITH_DATA]
 
@@ -136,22 +135,22 @@ UDP_UNKNOWN = TCP_UNKNOWN._replace(evidence="UDP has no acknowledgements")
 DELAYS = (35_000_000, 45_000_000), (190_000_000, 210_000_000)
 """Nanoseconds: Linux delays acknowledgements by 40 ms, others by 200 ms (RFC 9293, 3.8.6.3, allows 500 ms)."""
 PROMPT = 2_000_000
-"""Nanoseconds after which what follows an acknowledgement hardly waited for it."""
+"""Nanoseconds; later than this, what follows an acknowledgement hardly waited for it."""
 
 
 class AckWaits:
-    """Pauses of a sender with data, which a delayed acknowledgement ended: Nagle's algorithm (RFC 9293, 3.7.4) keeps
-    the rest of a message until all before it is acknowledged."""
+    """Pauses of a sender with data that a delayed acknowledgement ended: Nagle's algorithm (RFC 9293, 3.7.4) holds back
+    the rest of a message until everything before it is acknowledged."""
 
     def __init__(self) -> None:
         self.pauses = [NO_PAUSES, NO_PAUSES]
         """By direction of the data."""
         self._times, self._kinds = list[int](), list[int]()
-        """Of the last two segments."""
+        """Times and kinds of the last two segments."""
 
     def feed(self, times: Int64s, kinds: Int64s, pauses: bool) -> None:
-        """The times of the segments of one batch, in capture order, and what they are (``kinds_of``); ``pauses``: what
-        is between two of them may be one."""
+        """Take times (ns) and kinds (``kinds_of``) of the segments of one batch, in capture order; ``pauses``: there
+        may be a pause between two of them."""
         first, last = times[:2].tolist(), slice(max(0, len(times) - 2), None)
         edge = np.array([*self._times, *first], np.int64)
         if pauses or some(delayed(np.diff(edge))):
@@ -168,7 +167,7 @@ class AckWaits:
 
 
 def delayed(waits: Int64s) -> NDArray[np.bool_]:
-    """Which of these nanoseconds an acknowledgement may have been delayed for."""
+    """Which of these waits (ns) may be those of a delayed acknowledgement."""
     fitting = np.zeros(len(waits), np.bool_)
     for low, high in DELAYS:
         fitting |= (waits >= low) & (waits <= high)
@@ -176,46 +175,46 @@ def delayed(waits: Int64s) -> NDArray[np.bool_]:
 
 
 def kinds_of(rows: Rows, forward: NDArray[np.bool_]) -> Int64s:
-    """Of SEGMENT rows, of which some are of direction 0: 0 and 1 for data of a direction, 2 and 3 where the other one
-    acknowledges it, and no more; -1 for others."""
+    """Kinds of SEGMENT rows: 0 and 1 for data of a direction, 2 and 3 for a bare acknowledgement of it, -1 for others;
+    ``forward``: which rows are of direction 0."""
     bare = (rows["length"] == 0) & (rows["flags"] & (ACK | RST | SYN | FIN) == ACK)
     return np.where(rows["length"] > 0, ~forward, np.where(bare, 2 + forward, -1))
 
 
 IDLE = 200_000_000
-"""Nanoseconds: the least retransmission timeout of Linux, after which a sender is idle."""
+"""Nanoseconds without data after which a sender is idle: Linux's least retransmission timeout."""
 INITIAL_WINDOW = 10
-"""Segments that a sender then may send before one is acknowledged (RFC 6928, 2)."""
+"""Segments that a sender may then send before an acknowledgement (RFC 6928, 2)."""
 LEAST_MSS = 500
 LEAST_PAUSE = 500_000
 """Nanoseconds."""
 STEADY = 4
-"""A pause is as many times longer as all between the segments of a burst."""
+"""A pause is at least this many times as long as the steps between the segments of a burst."""
 
 
 @dataclass(slots=True)
 class _Restart:
-    """What a sender sent since it was idle: bursts of full segments, each up to twice as large as the one before it,
-    and after each a pause until some of it was acknowledged, in which the other end sent no data."""
+    """What a sender sent since it was idle: bursts of full segments, each up to twice as large as the one before, and
+    after each a pause, in which the other end sent no data, until some of the burst was acknowledged."""
 
     next: int
     """Sequence number."""
     last: int
-    """Nanoseconds: time of the last segment."""
+    """Time of the last segment, ns."""
     mss: int = 0
-    """Known behind the first burst."""
+    """Bytes; known after the first burst."""
     least: int = LEAST_PAUSE
-    """Nanoseconds that are a pause."""
+    """Nanoseconds that count as a pause."""
     burst: int = 0
-    """Bytes so far; ``before``: of the burst before this one."""
+    """Bytes so far; ``before``: of the previous burst."""
     before: int = 0
     sizes: set[int] = field(default_factory=set)
     acknowledged: bool = False
     pause: int = 0
-    """Before this burst, until that is larger than the first one: then it was none of the application's."""
+    """The pause before this burst, ns, until the burst exceeds the first one: then the application had data to send."""
 
     def take(self, time: int, seq: int, length: int) -> int | None:
-        """Nanoseconds of a pause that ended before, 0 for none; None where the segment does not go on like this."""
+        """Nanoseconds of a pause that has ended, 0 for none; None if the segment breaks the pattern."""
         if seq != self.next:
             return None
         self.next = TCP_SEQUENCE.wrap(seq + length)
@@ -234,7 +233,7 @@ class _Restart:
             self.least = max(self.least, STEADY * waited)
         self.burst += length
         self.sizes.add(length)
-        # One that is larger was not stopped.
+        # A burst that grows beyond the window was not stopped by it.
         if self.burst > (2 * self.before + self.mss if self.mss else LARGEST):
             return None
         confirmed = self.pause if self.burst > INITIAL_WINDOW * self.mss else 0
@@ -242,34 +241,34 @@ class _Restart:
         return confirmed
 
     def _grew(self) -> bool:
-        """Whether it is a window that was used up: more was to be sent."""
+        """Whether the burst used up its window, so that there was more to send."""
         return (
             self.acknowledged and 2 * self.burst >= 3 * self.before and not any(size % self.mss for size in self.sizes)
         )
 
 
 class Restarts:
-    """Pauses of a sender whose congestion window began anew since it was idle (RFC 5681, 4.1)."""
+    """Pauses of a sender whose congestion window restarted after an idle time (RFC 5681, 4.1)."""
 
     def __init__(self) -> None:
         self.pauses = [NO_PAUSES, NO_PAUSES]
         """By direction."""
         self._last: list[int | None] = [None, None]
-        """Nanoseconds: when data was sent."""
+        """When data was last sent, ns."""
         self._open: list[_Restart | None] = [None, None]
 
     def quiet(self, direction: int, first: int | None) -> bool:
-        """Whether a direction, which sends data at that time (ns) next, was not idle before, nor is looked after."""
+        """Whether a direction that next sends data at time ``first`` (ns) was not idle before, and is not followed."""
         last = self._last[direction]
         idle = first is not None and last is not None and first - last >= IDLE
         return self._open[direction] is None and not idle
 
     def passed(self, direction: int, last: int) -> None:
-        """A quiet direction sent data up to that time (ns), and was not idle."""
+        """Note that a quiet direction sent data up to time ``last`` (ns), without idling."""
         self._last[direction] = last
 
     def feed(self, rows: Rows, forward: Rows) -> None:
-        """SEGMENT rows of one batch, in capture order, and which of them are of direction 0."""
+        """Take SEGMENT rows of one batch, in capture order; ``forward``: which are of direction 0."""
         carrying = rows["length"] > 0
         for direction in (0, 1):
             mine = forward == (direction == 0)
@@ -294,7 +293,7 @@ class Restarts:
                     self._open[direction] = None
 
     def _follow(self, direction: int, rows: Rows, mine: Rows) -> None:
-        """Up to where the sender does not wait for its window."""
+        """Follow a sender after an idle time, until it no longer waits for its window."""
         restart = self._open[direction]
         columns = (rows[name].tolist() for name in ("time", "seq", "length", "flags"))
         for own, time, seq, length, flags in zip(mine.tolist(), *columns, strict=True):
@@ -312,26 +311,26 @@ class Restarts:
 
 
 class _Sent(NamedTuple):
-    """Where in the stream some of an Operation was sent."""
+    """Where in the stream a part of an Operation was sent."""
 
     start: int
     stop: int
     of: weakref.ref[Operation] | Tail
     row: int = 0
-    """In the run of a tail."""
+    """Row, if ``of`` is a tail."""
 
     def charged(self) -> Operation | None:
-        """It, to note in it what was seen again; None where nothing holds it any more."""
+        """The Operation, to note a repetition in it; None if it was freed."""
         return self.of.charged(self.row) if isinstance(self.of, Tail) else self.of()
 
 
 _SentRows = tuple[Tail, Int64s, Int64s]
-"""The end of a run, and where in the stream each of its rows begins and ends."""
+"""The tail of a run, and start and end of each of its rows in the stream."""
 _start, _stop = attrgetter("start"), attrgetter("stop")
 
 
 class IwarpHealth:
-    """What is counted of one connection over iWARP or TCP."""
+    """The counts of one connection over iWARP or TCP."""
 
     def __init__(self, directions: tuple[IwarpDirection, IwarpDirection]) -> None:
         self.directions = directions
@@ -341,26 +340,26 @@ class IwarpHealth:
         self.answers = Acknowledgements(), Acknowledgements()
         """By direction of the segments: how they were acknowledged."""
         self.first: list[int | None] = [None, None]
-        """By direction: the first position of the stream that data may have."""
+        """By direction: the first stream position that data can have."""
         self.sends = [False, False]
-        """Of which directions the capture has segments, those before the connection was recognised included."""
+        """By direction: whether the capture has segments, including those from before the connection was recognised."""
         self.seen = [0, 0]
-        """Nanoseconds, by direction: of the last segment, with payload or without."""
+        """By direction: time of the last segment, with or without payload, ns."""
         self.waits, self.restarts = AckWaits(), Restarts()
         self.marked = [0, 0]
-        """Segments that came marked with congestion, by direction."""
+        """By direction: segments that a switch marked with congestion."""
         self._recent: tuple[list[_Sent], list[_Sent]] = [], []
-        """By direction, the last of them."""
+        """By direction: the latest Operations that are objects."""
         self._runs: tuple[list[_SentRows], list[_SentRows]] = [], []
-        """The same of runs."""
+        """By direction: the latest Operations that are rows of runs."""
         self._pending: tuple[deque[RetransmittedBytes], ...] = (deque(maxlen=MAX_PENDING), deque(maxlen=MAX_PENDING))
-        """Retransmitted bytes that no Operation was made of so far."""
+        """Retransmitted bytes that belong to no Operation so far."""
         self._recoveries: tuple[int, Recoveries] | None = None
 
     # Input
 
     def sent(self, sender: int, fpdus: Fpdus) -> None:
-        """Endpoint ``sender`` sent FPDUs."""
+        """Count FPDUs that endpoint ``sender`` sent."""
         times = fpdus.rows["last_time"][fpdus.rows["length"] > 0]
         if not len(times):
             return
@@ -370,7 +369,7 @@ class IwarpHealth:
         self.last[sender] = int(times[-1])
 
     def carried(self, direction: int, fpdus: Fpdus, fragment: Fragment, operation: Operation) -> None:
-        """Some of an Operation was carried by FPDUs of a direction."""
+        """Note that the FPDUs of a fragment carried a part of an Operation."""
         rows = fpdus.rows
         start, stop = int(rows["start"][fragment.first]), int(rows["stop"][fragment.first + fragment.packets - 1])
         recent = self._recent[direction]
@@ -379,13 +378,13 @@ class IwarpHealth:
             del recent[:RECENT]
 
     def carried_by(self, direction: int, run: Run, fpdus: Fpdus, first: Int64s, packets: Int64s) -> None:
-        """Operations of a run were each carried by so many FPDUs of a direction from the ``first`` on."""
+        """Note which FPDUs of a direction carried the Operations of a run: ``packets`` from ``first`` on."""
         tail = Tail(run, compared=False)
         first, last = first[tail.first :], (first + packets - 1)[tail.first :]
         self._runs[direction].append((tail, fpdus.rows["start"][first], fpdus.rows["stop"][last]))
 
     def _carrying(self, direction: int, at: int) -> list[_Sent]:
-        """What retransmitted bytes from a position on may belong to, in the order of the stream."""
+        """Operations that retransmitted bytes from a position on may belong to, in the order of the stream."""
         carrying = [sent for sent in self._recent[direction] if sent.stop > at]
         for tail, starts, stops in self._runs[direction]:
             rows = places(stops > at)
@@ -394,7 +393,7 @@ class IwarpHealth:
         return sorted(carrying, key=_start)
 
     def settle(self, final: bool) -> None:
-        """Charge retransmitted bytes to the Operations they belong to, once those were reassembled."""
+        """Charge retransmitted bytes to their Operations, once these were reassembled."""
         for direction in (0, 1):
             runs = self._runs[direction]
             while sum([len(starts) for _, starts, _ in runs[1:]]) >= RECENT:
@@ -419,7 +418,7 @@ class IwarpHealth:
                     operation.retransmissions += 1
                     operation.last_sent = max(operation.last_sent, stretch.time)
                     if not self.directions[direction].framing.checks.crc:
-                        # Where CRCs are in use, other bytes have a wrong one, and end the connection.
+                        # If CRCs are in use, other bytes have a wrong one, and end the connection.
                         operation.contradict(stretch.contradicted)
 
     # Results
@@ -435,7 +434,7 @@ class IwarpHealth:
 
     @property
     def recoveries(self) -> Recoveries | None:
-        """None where nothing was retransmitted."""
+        """None if nothing was retransmitted."""
         changes = sum(direction.stream.retransmissions.changes for direction in self.directions)
         if not changes:
             return None
@@ -444,15 +443,15 @@ class IwarpHealth:
         return self._recoveries[1]
 
     def silences(self, sender: int) -> Silences:
-        """When ``sender`` sent no segments."""
+        """Pauses in the segments of ``sender``."""
         return self._sent_by(sender).silences
 
     def timers(self, sender: int) -> list[Timer]:
-        """Those by which ``sender`` retransmits what the capture may not show to be lost."""
+        """The timers by which ``sender`` retransmits, even if the capture does not show the loss."""
         return [Timer(LEAST_RTO, f"TCP's least retransmission timeout of {duration(LEAST_RTO)}", doubles=True)]
 
     def result(self, connection: Connection) -> TransportHealth:
-        """The state of things."""
+        """The health so far."""
         checked = sum(direction.framing.checks.crc_checked for direction in self.directions)
         listed = self._listed()
         counts = sum((ledger.counts for ledger in connection.ledgers), Counter[str]())

@@ -1,4 +1,4 @@
-"""The iWARP observer: finds the TCP connections that are iWARP, and gives their Operations."""
+"""The iWARP observer: recognises the TCP connections that are iWARP, and gives their Operations."""
 
 from __future__ import annotations
 
@@ -29,61 +29,61 @@ from .stream import MAX_AHEAD, REORDERED
 from .tcp_connection import Fed, TcpConnection, feed_together
 
 TRIED = 64
-"""Segments with payload by which a connection must have shown that it is iWARP."""
+"""Segments with payload within which a connection must show that it is iWARP."""
 MAX_TRIALS = 1024
-"""Connections on trial at one time."""
+"""Connections on trial at a time."""
 MAX_UNDECIDED = 1 << 17
-"""Connections that are remembered as something else, or as undecided."""
+"""Connections remembered as something else, or as undecided."""
 
 FIRST_ASKED = 256
-"""Segments at a batch's beginning and behind each SYN that are asked whether they begin records, before the rest of
-connections of which none did."""
+"""Segments at the start of a batch and after each SYN that are checked first for the beginning of a record; the others
+are checked only if none of their connection's was one."""
 SETTLED = 10_000_000_000
-"""Nanoseconds without a segment, after which a connection that was closed is over."""
+"""Nanoseconds without a segment after which a closed connection is over."""
 
 Key = tuple[int, int]
-"""The two ends of a connection: address id and port in one number each, the lower one first."""
+"""The two ends of a connection, the lower one first: address id and port in one number."""
 DATAGRAMS = 1 << 48
-"""In both numbers where these are ports of UDP."""
+"""Added to both numbers if the ports are UDP."""
 
 Event = tuple[int, TcpConnection, Operation]
-"""Frame number in whose place it stands, where, what."""
+"""The number of the frame that it counts at, its connection, the Operation."""
 TcpRun = tuple[TcpConnection, Run]
 
 _STARTUP = int.from_bytes(REQUEST_KEY[:8], "big")
-"""Begins both a Request and a Reply."""
+"""The first eight bytes of a Request and of a Reply."""
 
 
 @dataclass(slots=True)
 class _Undecided:
-    """A connection that has not shown that it is iWARP."""
+    """A connection that has not shown so far that it is iWARP."""
 
     tried: int = 0
     """Segments with payload that were seen."""
     opened_by: int | None = None
     """The direction of the SYN."""
     first: int = 0
-    """Sequence number behind the SYN."""
+    """Sequence number after the SYN."""
     since: tuple[int, int] | None = None
     """Frame and time of the SYN."""
     first_since: tuple[int, int] | None = None
-    """The same of the first, where nothing was seen between it and the last."""
+    """Frame and time of the first SYN, if only SYNs were seen since."""
     asked: int = 1
-    """SYNs since then, without copies."""
+    """Number of SYNs since then, without copies."""
     syns: int = 1
-    """With copies."""
+    """Number of SYNs since then, with copies."""
     segments: int = 0
-    """That were seen since the SYN."""
+    """Segments seen since the SYN."""
     handshake: tuple[int, int | None] | None = None
-    """Nanoseconds from the SYN to the answer, and from there to the acknowledgement."""
+    """Nanoseconds from the SYN to the SYN-ACK, and from there to the ACK."""
 
     @property
     def only_asked(self) -> bool:
-        """Nothing of the connection was seen but SYNs of one end."""
+        """Whether nothing but SYNs of one end was seen."""
         return self.segments == 1 and self.opened_by is not None and not self.tried and self.answered is None
 
     def shake_hands(self, rows: Rows, members: Int64s, forward: NDArray[np.bool_]) -> None:
-        """Look for the answer to the SYN among the segments of the connection that come next."""
+        """Look for the SYN-ACK and the ACK among the next segments of the connection."""
         flags = rows["flags"][members] & (SYN | ACK)
         answers = places(flags == SYN | ACK)
         if len(answers):
@@ -98,32 +98,32 @@ class _Undecided:
             self.handshake = answered - self.since[1], done
 
     answered: int | None = None
-    """Sequence number behind the SYN of the passive side, where that was captured."""
+    """Sequence number after the SYN of the passive side, if that was captured."""
     sends: tuple[bool, bool] = (False, False)
-    """Of which directions there are segments."""
+    """By direction, whether there are segments."""
     ahead: Sequence[tuple[int, Rows]] = ()
-    """Of the first segments without payload, before any with it, those whose numbers are beyond the first byte: it was
-    sent, but not captured so far.  The direction of each, and its SEGMENT row in an array."""
+    """Of the segments before any with payload, those beyond the first byte: it was sent, but not captured so far.  The
+    direction, and the SEGMENT row in an array."""
 
     def pass_over(self, rows: Rows, members: Int64s, forward: NDArray[np.bool_]) -> None:
         """Take segments that come before any with payload."""
         fields = (rows[name][members].tolist() for name in ("seq", "flags"))
         for index, lower, seq, flags in zip(members.tolist(), forward.tolist(), *fields, strict=True):
             start = self.first if lower == (self.opened_by == 0) else self.answered
-            # A FIN has a number, too.
+            # A FIN takes a sequence number, too.
             if start is not None and not flags & (SYN | RST) and 1 < TCP_SEQUENCE.wrap(seq - start) <= MAX_AHEAD:
                 row = take(rows, np.array([index]))
-                row["header"] = row["payload"]  # Its options are in the bytes of this batch.
+                row["header"] = row["payload"]  # Drop the options, which are in the bytes of this batch.
                 self.ahead = *self.ahead, (int(not lower), row)
 
 
 class IwarpObserver:
-    """Feed it the TCP segments of batches of frames; it gives Operations in the order of events, over all connections.
+    """Takes the TCP segments of batches of frames, and gives the Operations of all connections in the order of events.
 
-    A connection is iWARP where an MPA Request or Reply begins a segment of it, on any port, or where FPDUs are found
-    in it that follow each other or have the right CRC.  The latter is tried on connections that began before the
-    capture did, on the service ports, and where a segment begins with what looks like an FPDU; a bounded number of
-    times, then the connection is passed over.  One with a segment that begins as a record does carries records.
+    A connection is iWARP if an MPA Request or Reply begins one of its segments, on any port, or if it has FPDUs that
+    follow each other or have the right CRC.  FPDUs are searched for in connections that began before the capture, on
+    service ports, and if a segment begins with what looks like an FPDU; after a bounded number of segments the
+    connection is passed over.  A connection with a segment that begins like a record carries records.
     """
 
     def __init__(
@@ -131,10 +131,10 @@ class IwarpObserver:
         reader: SendReader = NO_READER, records: RecordReader | None = None,
         record_ports: frozenset[int] = frozenset(),
     ) -> None:  # fmt: skip
-        """``registry`` is shared with the observers of other transports; ``ports``: those of the service;
-        ``record_ports``: those of servers that take ``records``.
+        """``registry``: shared with the observers of other transports; ``ports``: service ports; ``record_ports``:
+        ports of servers that take ``records``.
 
-        ``addresses``: of what ``feed`` is given, which knows them by then.
+        ``addresses``: knows the addresses of everything that is fed.
         """
         self.registry = registry
         self.ports = ports
@@ -142,31 +142,31 @@ class IwarpObserver:
         self.records = records
         self.record_ports = record_ports
         self.listener: Callable[[TcpConnection, int, Fpdus], None] | None = None
-        """Called with the FPDUs of every connection as they are taken, and their direction."""
+        """Called with a connection, a direction and its FPDUs as they are taken."""
         self.addresses = AddressTable() if addresses is None else addresses
         self.connections: dict[int, TcpConnection] = {}
         """By connection number."""
         self.open: dict[Key, TcpConnection] = {}
-        """By the two ends; also what is on trial."""
+        """By the two ends; includes connections on trial."""
         self.undecided: dict[Key, _Undecided] = {}
         self.trials: set[Key] = set()
-        """Open connections that have not shown yet that they are iWARP, and began with no Request or Reply."""
+        """Open connections that began without a Request or Reply, and have not shown so far that they are iWARP."""
         self._packets = 0
         self._segments: Counter[tuple[str, str]] = Counter()
         self._place = 0
-        """First frame that the batch has of the connection that is looked at."""
+        """The first frame in the batch of the connection that is being processed."""
         self._opened: dict[Key, int] = {}
-        """The same of those that are open, from the batch that they were opened in."""
+        """By open connection: its first frame in the batch in which it was opened."""
         self._waiting: dict[Key, tuple[int, Fed]] = {}
-        """What the batch has of those that are open, with the first frame of it, before it is fed."""
+        """By open connection: its segments of the batch that are not fed so far, with the first frame of them."""
         self._found: dict[TcpConnection, int] = {}
-        """Connections without a number, with the frames by which they go."""
+        """Connections without a number, with the frames that decide their order."""
 
     def feed(self, data: Bytes, rows: Rows, runs: list[TcpRun] | None = None, numbered: bool = True) -> list[Event]:
         """Take the SEGMENT rows of a batch, whose offsets are in ``data``.
 
-        Where ``runs`` is given, plain Operations are put there and not among the events.  Connections are not
-        ``numbered`` where those of another transport may come before them: see ``number``.
+        With ``runs``, ordinary Operations go there instead.  Unless ``numbered``, connections get no numbers yet, as
+        those of another transport may come before them: see ``number``.
         """
         if not len(rows):
             return []
@@ -193,20 +193,20 @@ class IwarpObserver:
         return events
 
     def _passed_over(self, group: _Group) -> bool:
-        """It was found not to be iWARP, and does not begin anew."""
+        """Whether it was found not to be iWARP, and does not begin anew."""
         undecided = self.undecided.get(group.key) if group.key not in self.open else None
         anew = group.starts_up or group.opens or group.records
         return undecided is not None and undecided.tried > TRIED and not anew
 
     def uncounted(self) -> tuple[int, Counter[tuple[str, str]]]:
-        """MPA Requests and Replies and FPDUs, and segments by what carries RPC in them and by what they count as where
-        nothing is known of them, of connections that are iWARP or carry records, since the last call."""
+        """Counts since the last call, for connections that are iWARP or carry records: MPA Requests, Replies and FPDUs;
+        and segments by their kind and by the kind that they would count as if unrecognised."""
         counts = self._packets, self._segments
         self._packets, self._segments = 0, Counter()
         return counts
 
     def idle(self, now: int) -> list[Event]:
-        """Nothing came up to ``now`` (ns) that was not fed: give what need not wait any longer."""
+        """Release what need not wait longer, as nothing came up to ``now`` (ns)."""
         events: list[Event] = []
         for key, tcp in list(self.open.items()):
             if tcp.lifetime.closed and now - tcp.lifetime.last[1] >= SETTLED:
@@ -218,7 +218,7 @@ class IwarpObserver:
         return events
 
     def finish_connections(self, numbers: set[int]) -> list[Event]:
-        """The connections with these numbers are over."""
+        """Release everything of the connections with these numbers: they are over."""
         events: list[Event] = []
         for key, tcp in list(self.open.items()):
             if tcp.connection is not None and tcp.connection.number in numbers:
@@ -227,12 +227,12 @@ class IwarpObserver:
         return events
 
     def drop(self, numbers: set[int]) -> None:
-        """Let go of everything about the connections with these numbers."""
+        """Forget the connections with these numbers."""
         for number in numbers & self.connections.keys():
             del self.connections[number]
 
     def finish(self) -> list[Event]:
-        """The capture is over."""
+        """Release everything: the capture is over."""
         events: list[Event] = []
         for key in list(self.open):
             self._place = self._opened[key]
@@ -251,7 +251,7 @@ class IwarpObserver:
         return events
 
     def _take(self, group: _Group, segments: _Segments, members: Int64s, runs: list[TcpRun] | None) -> list[Event]:
-        """Segments of one connection, a SYN only the first of them."""
+        """Process segments of one connection; only the first may be a SYN."""
         key, rows, first = group.key, segments.rows, int(members[0])
         events = self._feed_waiting(segments, runs) if key in self._waiting else []
         tcp = self.open.get(key)
@@ -261,14 +261,14 @@ class IwarpObserver:
                 since = int(rows["frame"][first]), int(rows["time"][first])
                 if tcp is not None:
                     tcp.lifetime.until = since[0]
-                    # What was not complete before is known to be so now.
+                    # What was incomplete until now is known to stay so.
                     events += [
                         (max(frame, since[0]), ended, operation) for frame, ended, operation in self._finish(key)
                     ]
                     tcp = None
                 undecided, before = _Undecided(0, direction, TCP_SEQUENCE.wrap(seq + 1), since), self.undecided.get(key)
                 if before is not None and before.first == undecided.first:
-                    undecided.sends = before.sends  # The same SYN, retransmitted: the answer to the first may be here.
+                    undecided.sends = before.sends  # A retransmitted SYN: the answer to the first may be captured.
                 if before is not None and before.only_asked and before.opened_by == direction:
                     undecided.first_since = before.first_since or before.since
                     again = before.since is None or since[1] - before.since[1] >= ASKED_AGAIN
@@ -314,7 +314,7 @@ class IwarpObserver:
         return events
 
     def _feed_waiting(self, segments: _Segments, runs: list[TcpRun] | None) -> list[Event]:
-        """Feed the connections whose segments can be looked at together."""
+        """Feed the connections whose segments can be processed together."""
         waiting, self._waiting = self._waiting, {}
         if not waiting:
             return []
@@ -331,13 +331,13 @@ class IwarpObserver:
         return events
 
     def _starts_up(self, key: Key, segments: _Segments, members: Int64s) -> int | None:
-        """Which of ``members`` begins a Request or Reply that a connection on trial does not wait for: others used its
-        ports before, or their stream is retransmitted from its beginning."""
+        """The index of a segment with a Request or Reply that a connection on trial does not expect, if any: other
+        connections used its ports before, or its stream is retransmitted from the beginning."""
         startup = None if self.open[key].awaits_startup else segments.first_startup(members, None)
         return None if startup is None else startup[0]
 
     def _judge(self, key: Key, segments: _Segments, members: Int64s) -> tuple[TcpConnection | None, Int64s]:
-        """A connection for segments that may be iWARP and have none yet; and the segments that it takes."""
+        """Open a connection for segments that may be iWARP, if they are; and the segments that it takes."""
         undecided = self.undecided.get(key)
         opened = undecided is not None and undecided.opened_by is not None
         earlier = 0
@@ -353,7 +353,7 @@ class IwarpObserver:
             empty = members[: min(len(members), max(0, TRIED - earlier), *carrying[:1].tolist())]
             undecided.pass_over(segments.rows, empty, segments.forward[empty])
         may_be = carrying if service or not opened else carrying[segments.likely[members[carrying]]]
-        # A connection is on trial from the first payload on, though the Request may come behind that.
+        # A connection is on trial from its first payload on, although the Request may come later.
         first = int(may_be[0]) if len(may_be) and (service or len(self.trials) < MAX_TRIALS) else None
         before = len(carrying) if first is None else int(carrying.searchsorted(first))
         if tried + before > TRIED:
@@ -365,14 +365,14 @@ class IwarpObserver:
             tcp.lifetime.earlier = earlier
             tcp.begin(segments.direction(index), segments.rows[index : index + 1], request)
             opens = undecided is not None and opened and int(segments.rows["seq"][index]) == undecided.first
-            # What stands before it is something else, or its own second half out of order.
+            # What precedes it is something else, or its own second half out of order.
             if request and opens:
                 start = carrying[0]
             tcp.lifetime.earlier += int(start)
             return tcp, members[start:]
         recorded = places(segments.record[members])
         if service and len(recorded):
-            # On a port of iWARP, where a segment may begin inside a transport header, the record is to end in it, too.
+            # On an iWARP port, where a segment may begin within a transport header, the record must also end in it.
             rows = segments.rows[members[recorded]]
             sizes = words_at(segments.data, rows["payload"]) & ~LAST_FRAGMENT
             recorded = recorded[sizes + MARK <= rows["length"]]
@@ -403,7 +403,7 @@ class IwarpObserver:
     def _open_records(
         self, key: Key, segments: _Segments, members: Int64s, at: int, earlier: int
     ) -> tuple[TcpConnection, Int64s]:
-        """A connection whose first record begins one of ``members``; what stands before it is none of its own."""
+        """Open a connection whose first record begins one of ``members``; segments before that are not its own."""
         undecided, index = self.undecided.get(key), int(members[at])
         tcp = self._open_connection(key, self.records)
         first = None
@@ -416,7 +416,7 @@ class IwarpObserver:
         return tcp, members[at:]
 
     def _refusal(self, key: Key, segments: _Segments, members: Int64s, undecided: _Undecided) -> int | None:
-        """The reset that answers a SYN to a service port (RFC 9293, 3.10.7.1); None where there is none."""
+        """The reset that answers a SYN to a service port (RFC 9293, 3.10.7.1); None if there is none."""
         active = undecided.opened_by
         if not self._asks_service(key, undecided):
             return None
@@ -426,7 +426,7 @@ class IwarpObserver:
         return int(resets[0]) if len(resets) else None
 
     def _asks_service(self, key: Key, undecided: _Undecided) -> bool:
-        """A SYN to a service port began it."""
+        """Whether it began with a SYN to a service port."""
         return undecided.opened_by is not None and key[1 - undecided.opened_by] & 0xFFFF in self.ports
 
     def _open_connection(self, key: Key, records: RecordReader | None = None) -> TcpConnection:
@@ -443,7 +443,7 @@ class IwarpObserver:
         return tcp
 
     def _is_service(self, key: Key) -> bool:
-        """One end has a service port, and the other one that a client would have."""
+        """Whether one end has a service port, and the other one that a client may have."""
         near, far = sorted((key[0] & 0xFFFF, key[1] & 0xFFFF), key=lambda port: port not in self.ports)
         return near in self.ports and (far > near or far in self.ports)
 
@@ -454,7 +454,7 @@ class IwarpObserver:
             del self.undecided[next(iter(self.undecided))]
 
     def _register(self, key: Key, tcp: TcpConnection, delivered: list[tuple[int, Operation]]) -> list[Event]:
-        """Have a connection that was found numbered, let go of what is none."""
+        """Queue a recognised connection to be numbered; give up one whose trial failed."""
         connection = tcp.connection
         if connection is None:
             if tcp.lifetime.data_segments > TRIED and not tcp.confirmed and not self._is_service(key):
@@ -470,7 +470,7 @@ class IwarpObserver:
         return [(order, tcp, operation) for order, operation in delivered]
 
     def _give_up(self, key: Key) -> None:
-        """What is on trial is no iWARP."""
+        """End the trial of a connection that is not iWARP."""
         self.trials.discard(key)
         del self._opened[key]
         tcp = self.open.pop(key)
@@ -478,7 +478,7 @@ class IwarpObserver:
             self.undecided[key].tried += tcp.lifetime.data_segments
 
     def number(self) -> None:
-        """Number the connections that were found, in the order in which they began to be iWARP."""
+        """Number the recognised connections, in the order in which they began to be iWARP."""
         unnumbered, self._found = self._found, {}
         for tcp, frame in unnumbered.items():
             if tcp.connection is not None:
@@ -497,10 +497,10 @@ class IwarpObserver:
 
 
 def _again(tcp: TcpConnection, direction: int, seq: int, time: int) -> bool:
-    """The SYN that opened a connection was retransmitted, or came twice, or late: behind an answer that acknowledges no
-    more than it and the Request, at an earlier time (ns).
+    """Whether a SYN is a retransmission, a copy, or late: after an answer that acknowledges no more than the SYN and
+    the Request, at an earlier time (ns).
 
-    Well behind it no host sends it any more: a capture of the same connection was appended.
+    Much later no host retransmits it: then a capture of the same connection was appended.
     """
     lifetime, stream = tcp.lifetime, tcp.directions[direction].stream
     if lifetime.closed or lifetime.segments + lifetime.earlier > REORDERED:
@@ -511,7 +511,7 @@ def _again(tcp: TcpConnection, direction: int, seq: int, time: int) -> bool:
 
 
 def ends_of(rows: Rows) -> tuple[Int64s, Int64s]:
-    """The numbers in the ``Key`` of the connection that each SEGMENT row is of: of its sender and of its receiver."""
+    """By SEGMENT row, the numbers of the sender and of the receiver as in ``Key``."""
     above = np.where(rows["datagram"], DATAGRAMS, 0)
     return (
         above | rows["source"].astype(np.int64) << 16 | rows["source_port"],
@@ -526,11 +526,11 @@ class _Group(NamedTuple):
     """Indices, ascending."""
     key: Key
     starts_up: bool
-    """One of them begins as an MPA Request or Reply does."""
+    """A segment begins like an MPA Request or Reply."""
     opens: bool
-    """One of them is the first SYN of a connection."""
+    """A segment is the first SYN of a connection."""
     records: bool
-    """One of them begins as a record does."""
+    """A segment begins like a record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -544,21 +544,21 @@ class _Segments:
     """The two ends of each, address and port in one number, the lower one first."""
     high: Int64s
     forward: Rows
-    """From the lower to the higher end: direction 0."""
+    """Whether it goes from the lower to the higher end: direction 0."""
     opening: Rows
     """A SYN without ACK."""
     startup: Rows
-    """Its payload begins as an MPA Request or Reply does."""
+    """Its payload begins like an MPA Request or Reply."""
     likely: Rows
-    """Its payload begins as an FPDU may."""
+    """Its payload begins like an FPDU."""
     record: Rows
-    """Its payload begins as a record does."""
+    """Its payload begins like a record."""
 
     @classmethod
     def of(
         cls, data: Bytes, rows: Rows, records: RecordReader | None, ports: frozenset[int], known: Sequence[Key]
     ) -> _Segments:
-        """``known``: connections of which it is known what they carry; how segments of theirs begin is not asked."""
+        """``known``: connections whose content is known, so that the beginnings of their segments are not checked."""
         source, destination = ends_of(rows)
         low, high = np.minimum(source, destination), np.maximum(source, destination)
         opening = rows["flags"] & (SYN | ACK) == SYN
@@ -570,13 +570,13 @@ class _Segments:
             soon = index - np.maximum.accumulate(np.where(opening, index, 0)) < FIRST_ASKED
             first = places(asked & soon)
             message[first], record[first] = _beginning(data, take(rows, first), records, ports)
-            # One whole record shows what a connection carries up to the next SYN, even on a port of iWARP.
+            # One whole record shows what a connection carries until the next SYN, even on an iWARP port.
             shown, parts = first[record[first]], _mixed(keys, opening.cumsum())
             whole = (words_at(data, rows["payload"][shown]) & ~LAST_FRAGMENT) + MARK <= rows["length"][shown]
             rest = places(asked & ~soon & (rows["datagram"] | ~among(parts, parts[shown[whole]])))
             looked_at = np.concatenate((first, rest))
             startup[looked_at], likely[looked_at] = _first_bytes(data, take(rows, looked_at))
-            # So does a Request or Reply.
+            # A Request or Reply does so as well.
             rest = rest[rows["datagram"][rest] | ~among(parts[rest], parts[first[startup[first]]])]
             if len(rest):
                 message[rest], record[rest] = _beginning(data, take(rows, rest), records, ports)
@@ -592,7 +592,7 @@ class _Segments:
         return int(not self.forward[index])
 
     def by_connection(self) -> list[tuple[_Group, Int64s]]:
-        """The segments of each connection, of one pair of ends also of each SYN, in the order of the first of each."""
+        """The segments by connection, and for one pair of ends also by SYN, ordered by the first segment of each."""
         order = np.lexsort((self.high, self.low))
         low, high = self.low[order], self.high[order]
         edges = places((low[1:] != low[:-1]) | (high[1:] != high[:-1])) + 1
@@ -613,7 +613,8 @@ class _Segments:
         return [group.members[begin:end] for begin, end in pairwise(edges)]
 
     def first_startup(self, members: Int64s, undecided: _Undecided | None) -> tuple[int, bool] | None:
-        """Which of ``members`` begins a Request or Reply, and whether it is a Request; None where none does."""
+        """Index in ``members`` of a segment that begins a Request or Reply, and whether it is a Request; None for
+        none."""
         start = self._split_request(members, undecided)
         for at in places(self.startup[members]).tolist():
             if start is not None and start <= at:
@@ -625,8 +626,8 @@ class _Segments:
         return None if start is None else (start, True)
 
     def _split_request(self, members: Int64s, undecided: _Undecided | None) -> int | None:
-        """Which of ``members``, if any, is the first segment behind the SYN and shorter than an MPA Request, but may
-        begin one."""
+        """Index in ``members`` of the first segment after the SYN if it may begin an MPA Request but is shorter than
+        one; else None."""
         if undecided is None or undecided.opened_by is None:
             return None
         rows = self.rows
@@ -640,21 +641,21 @@ class _Segments:
 
 
 def _mixed(low: Int64s, high: Int64s) -> Int64s:
-    """One number for both ends of a connection, which hardly two have in common."""
+    """Both ends of a connection hashed to one number; collisions are rare."""
     return low * np.int64(0x9E3779B97F4A7C1) ^ high
 
 
 def _beginning(
     data: Bytes, rows: Rows, records: RecordReader | None, ports: frozenset[int]
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Which SEGMENT rows begin with a message, and which of them shows what their connection carries."""
+    """Which SEGMENT rows begin with a message, and which of those show what their connection carries."""
     if records is None:
         return np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.bool_)
     marked = ~rows["datagram"]
     at = rows["payload"] - np.where(marked, 0, MARK)
     message = begins(records, data, at, rows["captured"] + (rows["payload"] - at), marked)
     on_port = among(rows["source_port"], np.array([*ports])) | among(rows["destination_port"], np.array([*ports]))
-    # Of a reply there is too little to tell but on the server's port.
+    # A reply has too little to recognise it by, except on the server's port.
     record = message.copy()
     record[message] = on_port[message] | (words_at(data, at[message] + MESSAGE_TYPE) == 0)
     record[on_port] |= tls(data, at[on_port], rows["captured"][on_port])
@@ -662,7 +663,7 @@ def _beginning(
 
 
 def _first_bytes(data: Bytes, rows: Rows) -> tuple[Rows, Rows]:
-    """Which segments begin as an MPA Request or Reply does, and which as an FPDU may."""
+    """Which segments begin like an MPA Request or Reply, and which like an FPDU."""
     startup, likely = np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.bool_)
     index = places(rows["captured"] >= 20)
     if len(index):

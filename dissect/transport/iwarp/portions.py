@@ -1,6 +1,6 @@
-"""What connections over TCP sent in a batch, and what of it was acknowledged: of all connections together.
+"""What TCP connections sent in a batch, and what of it was acknowledged, for all connections at once.
 
-Looking at one connection after the other costs more than its segments.
+Processing the connections one by one costs more than their segments do.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .records import DatagramFraming
 
 
 class Portion(NamedTuple):
-    """The segments that a batch has of one connection."""
+    """The segments of one connection in a batch."""
 
     health: IwarpHealth
     members: Int64s
@@ -30,21 +30,21 @@ class Portion(NamedTuple):
 
 
 class Sent(NamedTuple):
-    """What a portion has of one direction."""
+    """The segments of one direction in a portion."""
 
     rows: Rows
     """SEGMENT rows, in capture order, without those that arrived damaged."""
     answers: Rows
-    """Those of the other direction with acknowledgements."""
+    """The other direction's segments with acknowledgements."""
     acked: int | None
-    """Position up to which the receiver had everything before; None: not known."""
+    """Position up to which the receiver had everything before; None: unknown."""
     early: int | None
-    """The frame of the first that acknowledged any of it before it was captured; 0 where that was in an earlier batch,
-    None where none did."""
+    """The first frame that acknowledged any of this before it was captured; 0 if that was in an earlier batch, None if
+    there is none."""
 
 
 class BySender(NamedTuple):
-    """SEGMENT rows by the direction that sent them."""
+    """SEGMENT rows ordered by the direction that sent them."""
 
     rows: Rows
     sections: QueueSections
@@ -57,7 +57,7 @@ class BySender(NamedTuple):
         return self.sections.cut(self.rows, direction)
 
     def positions(self, name: str, near: Int64s) -> Int64s:
-        """Sequence numbers, each nearest to another position."""
+        """Sequence numbers as positions, each the nearest one to ``near``."""
         offsets: Int64s = self.rows[name] - near + TCP_SEQUENCE.half
         offsets &= TCP_SEQUENCE.modulus - 1
         return offsets + (near - TCP_SEQUENCE.half)
@@ -66,10 +66,10 @@ class BySender(NamedTuple):
 def sent_in(
     data: Bytes, rows: Rows, forward: NDArray[np.bool_], portions: Sequence[Portion]
 ) -> tuple[BySender, list[tuple[Sent, Sent]]]:
-    """The segments that arrive undamaged, and what of them is sent in either direction of each portion; its health
-    knows by then when, and what was acknowledged.
+    """The segments that arrived undamaged, and by portion what each direction sent; also notes in their health when,
+    and what was acknowledged.
 
-    SEGMENT rows, of which some are ``forward``, of direction 0.
+    ``rows``: SEGMENT rows; ``forward``: which of them are of direction 0.
     """
     members = np.concatenate([portion.members for portion in portions])
     owners = np.repeat(np.arange(len(portions)), [len(portion.members) for portion in portions])
@@ -97,14 +97,14 @@ def sent_in(
         Sent(whole.of(sender), answers.of(sender ^ 1), before[sender], early.get(sender))
         for sender in range(len(directions))
     ]
-    # A reset may carry any sequence number.
+    # A reset can carry any sequence number.
     return whole.which(whole.rows["flags"] & RST == 0), [*zip(sent[::2], sent[1::2], strict=True)]
 
 
 def _note_waits(
     portions: Sequence[Portion], rows: Rows, forward: NDArray[np.bool_], owners: Int64s, members: Int64s
 ) -> None:
-    """``owners``: the index of the portion that each of the ``members`` is of."""
+    """Note pauses of senders; ``owners``: index of the portion of each of the ``members``."""
     times, kinds = rows["time"][members], kinds_of(rows, forward)[members]
     pausing = {*owners[1:][delayed(np.diff(times)) & (owners[1:] == owners[:-1])].tolist()}
     at = 0
@@ -134,7 +134,7 @@ def _note_restarts(portions: Sequence[Portion], rows: Rows, forward: NDArray[np.
 
 
 def _note_marks(portions: Sequence[Portion], every: BySender) -> None:
-    """When either end sent last, and how many of its segments a switch marked."""
+    """Note when each end last sent, and how many of its segments a switch marked."""
     latest, marks = every.sections.largest(every.rows["time"]), every.sections.sums(every.rows["congested"])
     sends = every.sections.filled.tolist()
     for index, portion in enumerate(portions):
@@ -146,7 +146,7 @@ def _note_marks(portions: Sequence[Portion], every: BySender) -> None:
 
 
 def _undamaged(directions: Sequence[IwarpDirection], every: BySender) -> BySender:
-    """The segments without those that arrived damaged."""
+    """The segments that did not arrive damaged."""
     verdicts = every.rows["verdict"]
     wrong, rights = verdicts == WRONG, every.sections.sums(verdicts == RIGHT)
     damaged = {*every.sections.owners[wrong].tolist()}
@@ -159,7 +159,8 @@ def _undamaged(directions: Sequence[IwarpDirection], every: BySender) -> BySende
 
 
 def _begins(direction: IwarpDirection, rows: Rows) -> int:
-    """The frame that shows its first number, of SEGMENT rows: what was acknowledged before is not known."""
+    """The frame with a direction's first sequence number: acknowledgements before it mean nothing; 0 if known
+    before."""
     if direction.stream.next is not None:
         return 0
     frames = rows["frame"][rows["flags"] & RST == 0]
@@ -167,8 +168,8 @@ def _begins(direction: IwarpDirection, rows: Rows) -> int:
 
 
 def _answered_early(directions: Sequence[IwarpDirection], carrying: BySender, answers: BySender) -> dict[int, int]:
-    """Of segments with payload that were acknowledged before they were captured, the frame of the first that did, by
-    direction; 0 where that was in an earlier batch."""
+    """By direction, the first frame that acknowledged segments with payload before they were captured; 0 if that was in
+    an earlier batch."""
     known = np.array([direction.stream.next is not None for direction in directions])
     heads = [direction.stream.next or 0 for direction in directions]
     acked = [
@@ -194,7 +195,7 @@ def _answered_early(directions: Sequence[IwarpDirection], carrying: BySender, an
 
 
 def _acknowledge(directions: Sequence[IwarpDirection], answers: BySender) -> None:
-    """Let the directions know how much of them was received."""
+    """Tell the directions how much of them was received."""
     firsts, _ = answers.sections.ends(answers.rows["ack"])
     before = [
         firsts[index ^ 1] if direction.acked is None else direction.acked for index, direction in enumerate(directions)
@@ -208,7 +209,7 @@ def _acknowledge(directions: Sequence[IwarpDirection], answers: BySender) -> Non
 
 
 def _match(portions: Sequence[Portion], carrying: BySender, back: BySender) -> None:
-    """Count what was acknowledged, and how fast."""
+    """Match segments with their acknowledgements, and count delays."""
     firsts, _ = carrying.sections.ends(carrying.rows["seq"])
     heads = np.zeros(len(firsts), np.int64)
     begins = heads.copy()
@@ -229,17 +230,17 @@ def _match(portions: Sequence[Portion], carrying: BySender, back: BySender) -> N
     owners = sections.owners
     ends = carrying.positions("seq", heads[owners]) + carrying.rows["length"]
     risen = sections.risen(ends, heads[owners])
-    # None is of what is shown behind it, nor the last one of more than data: that is of a FIN.
+    # Do not count acknowledgements of segments captured after them, nor the sequence number of a FIN.
     shown = sections.reached(risen, heads[answered], carrying.rows["frame"], answered, back.rows["frame"])
     acks = np.minimum(back.positions("ack", heads[answered]), shown)
-    # That of a handshake is of no data: an earlier batch may have had it, before this was known to be iWARP.
+    # The ACK of a handshake acknowledges no data, and may be in an earlier batch than the connection's recognition.
     of_data = places(acks > begins[answered])
     of_data = of_data[answered[of_data].argsort(kind="stable")]
     answering = [answers for portion in portions for answers in portion.health.answers]
     acked = np.array([answers.acked for answers in answering])
-    # What comes again is none that is waited for.
+    # Repeated segments are not waited for.
     furthest = sections.before(risen, heads)
-    # Of a segment in IP fragments, which are all in one frame, the last.
+    # Of a segment's IP fragments, which share one frame, count the last.
     lasts = steps(carrying.rows["frame"][::-1], 0)[::-1] != 0
     fresh = places((ends > furthest) & (ends - 1 > acked[owners]) & lasts)
     asked = _seen(carrying.rows, fresh, ends[fresh], sections.part(fresh))
@@ -252,14 +253,14 @@ def _match(portions: Sequence[Portion], carrying: BySender, back: BySender) -> N
 
 
 def _seen(rows: Rows, chosen: Int64s, ends: Int64s, sections: QueueSections) -> Packets:
-    """Some SEGMENT rows as a queue pair would have them, each a packet with one number."""
+    """SEGMENT rows as packets of a queue pair, each with one number."""
     seen = np.zeros(len(chosen), SEEN)
     seen["time"], seen["opcode"] = rows["time"][chosen], WITH_DATA
     return Packets(seen, ends - 1, ends, sections)
 
 
 def _note_answers(data: Bytes, directions: Sequence[IwarpDirection], carrying: BySender, back: BySender) -> None:
-    """Look for acknowledgements that show trouble."""
+    """Find acknowledgements that indicate trouble."""
     if not len(back.rows):
         return
     queues = [direction.stream.retransmissions for direction in directions]

@@ -1,7 +1,7 @@
-"""Records in a TCP stream (RFC 5531, 11): their fragments as FPDUs, which a Send is made of, and where records begin
-after boundaries were lost.
+"""Records in a TCP stream (RFC 5531, 11): their fragments as FPDUs of Sends, and where records begin after boundaries
+were lost.
 
-What begins a record the protocol above says.
+The protocol above recognises the beginning of a record.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ from .stream import Window
 MARK = 4
 """Bytes of a record mark."""
 MESSAGE_TYPE = MARK + 4
-"""Where a record has it, with its mark; 0 is a call."""
+"""Offset of the message type in a record, with its mark; 0 is a call."""
 HEAD = 48
-"""Bytes of a record, with its mark, that show whether it begins there."""
+"""Bytes of a record, with its mark, that are checked to recognise its beginning."""
 LEAST = MARK + 24
-"""Bytes without which it does not show."""
+"""Bytes needed to recognise it at all."""
 LARGEST = 1 << 26
-"""Bytes that a fragment may have: what claims more is no record mark."""
+"""Bytes of the largest fragment: what claims more is no record mark."""
 FULLEST = LARGEST >> 24
-"""First octets of record marks are below it, but for the bit that says that a fragment is the last one."""
+"""The first byte of a record mark is lower than this, apart from its last-fragment bit."""
 KEPT = 256
-"""Datagrams of a direction among which a retransmitted one is looked for."""
+"""Datagrams of a direction kept to recognise retransmitted ones."""
 HANDSHAKE, APPLICATION = b"\x16\x03", b"\x17\x03"
-"""How TLS begins, and goes on: a record of the handshake protocol or of data, and a version (RFC 8446, 5.1)."""
+"""The first bytes of TLS records: type handshake or application data, and the major version (RFC 8446, 5.1)."""
 TLS_VERSIONS = 0x0301, 0x0304
 MAX_TLS = (1 << 14) + 256
-"""Bytes of a record (RFC 8446, 5.2)."""
+"""Bytes of the largest TLS record (RFC 8446, 5.2)."""
 
 
 def begins(
     reader: RecordReader, data: Bytes, at: Int64s, captured: Int64s, marked: NDArray[np.bool_] | None = None
 ) -> NDArray[np.bool_]:
-    """At which places of ``data``, of so many bytes from there on, a record begins; of those that are not ``marked``
-    the message, with four other bytes before it.
+    """At which offsets in ``data`` a record begins; ``captured``: bytes from there on; if not ``marked``, the offset is
+    four bytes before a message without a mark.
 
-    Of a reply in several fragments there is too little to tell: a small number may be the mark of its first one.
+    A reply in several fragments cannot be recognised: its small number may be the mark of the first one.
     """
     beginning = captured >= LEAST
     may = data[at[beginning]] & 0x7F < FULLEST
@@ -65,14 +65,14 @@ def begins(
         words = big_endian_words(heads)
         with_mark = marked[index] if marked is not None else np.True_
         several = with_mark & (words[:, 0] < LAST_FRAGMENT)
-        # A transport header of RPC-over-RDMA without a Reply chunk ends with a zero, and then the message begins.
+        # An RPC-over-RDMA header without a Reply chunk ends with a zero, followed by the message: that is no mark.
         empty = with_mark & (words[:, 0] & ~LAST_FRAGMENT == 0)
         beginning[index] = reader.begin(words) & ~empty & (~several | (words[:, MESSAGE_TYPE // 4] == CALL))
     return beginning
 
 
 def tls(data: Bytes, at: Int64s, captured: Int64s) -> NDArray[np.bool_]:
-    """At which places a record of TLS begins, of its handshake or of data."""
+    """At which offsets a TLS record of the handshake or of data begins."""
     beginning = captured >= LEAST
     heads = gathered(data, 5, at[beginning]).astype(np.int64).T
     version, length = heads[1] << 8 | heads[2], heads[3] << 8 | heads[4]
@@ -83,7 +83,7 @@ def tls(data: Bytes, at: Int64s, captured: Int64s) -> NDArray[np.bool_]:
 
 
 class RecordFraming(Framing):
-    """Finds the records in one direction of a stream; ``count``: its fragments."""
+    """Finds the records in one direction of a stream; ``count`` counts fragments."""
 
     prefix = MARK
 
@@ -92,7 +92,7 @@ class RecordFraming(Framing):
         self.markers = False
         self._reader = reader
         self._record = self._offset = 0
-        """Number of the record that comes next, and how many bytes of it came."""
+        """Number of the next record, and how many bytes of it came."""
 
     @staticmethod
     def lengths(data: Bytes, at: Int64s) -> Int64s:
@@ -109,7 +109,7 @@ class RecordFraming(Framing):
 
     @classmethod
     def decode(cls, begun: Begun) -> list[Fpdus]:
-        """The fragments of each direction."""
+        """The fragments, by direction."""
         framings = [framing for framing in begun.framings if isinstance(framing, cls)]
         sections, owners, firsts = begun.sections, begun.sections.owners, begun.sections.starts[:-1]
         sizes, last = begun.lengths & ~LAST_FRAGMENT, begun.lengths >= LAST_FRAGMENT
@@ -121,7 +121,7 @@ class RecordFraming(Framing):
         rows["stop"] = rows["start"] + cls.prefix + sizes
         for number, framing in enumerate(framings):
             framing._mark_lost(sections.cut(rows["broken"], number))
-        # What begins behind a gap is of another record than what is in front of it.
+        # A fragment after a gap belongs to another record than the one before it.
         begins = rows["broken"].astype(np.int64)
         begins[1:] += last[:-1] & sections.goes_on
         records, before = begins.cumsum(), sizes.cumsum() - sizes
@@ -137,7 +137,7 @@ class RecordFraming(Framing):
         return begun.fpdus(rows, low, sections, {})
 
     def _mark_lost(self, broken: Rows) -> None:
-        """Say which of the next fragments stand behind what was lost."""
+        """Mark the next fragments that follow lost bytes."""
         if self._losses or self.broken:
             breaks = np.zeros(len(broken) + 1, np.bool_)
             breaks[self._losses] = True
@@ -146,7 +146,7 @@ class RecordFraming(Framing):
             broken[:], self.broken = breaks[:-1], bool(breaks[-1])
 
     def _note_last(self, rows: Rows) -> None:
-        """The next fragments, FPDU rows."""
+        """Note the last of the next fragments, FPDU rows."""
         _, last, *_, number, place, length, _, _, _, _, _, order, _, _ = rows[-1].item()
         self._record, self._offset = number + last, 0 if last else place + length
         self.count += len(rows)
@@ -156,11 +156,11 @@ class RecordFraming(Framing):
         return True
 
     def _synchronise(self, final: bool, count: int) -> bool:
-        """Move ``at`` to where a record begins; whether one was found."""
+        """Move ``at`` to where a record begins; True if one was found."""
         assert self.at is not None
         window = self.pending.window
         head = window.read(self.at, 2)
-        # What is encrypted from the beginning of the capture on may begin with data.
+        # A stream that was encrypted when the capture began may begin with data.
         if self.encrypted or head == HANDSHAKE or (head == APPLICATION and not self.count + count):
             self.encrypted = self.encrypted or int(window.rows["frame"][window.index(self.at)])
             self.at = window.limit
@@ -185,7 +185,7 @@ class RecordFraming(Framing):
             if high - low < LEAST:
                 continue
             octets = data[low + shift : high + shift - LEAST + 1]
-            # The message type behind mark and XID is a small word, and behind that of a call is the version of RPC.
+            # Mark and XID are followed by the message type, a small word, and in a call by the RPC version.
             likely = places(octets & 0x7F < FULLEST) + low
             likely = likely[data[likely + shift + MESSAGE_TYPE] == 0]
             last = data[likely + shift] >= 0x80
@@ -207,18 +207,18 @@ class RecordFraming(Framing):
 
 
 class DatagramFraming(RecordFraming):
-    """The same in one direction of UDP: each datagram is a message, without a mark."""
+    """Finds the messages in one direction of UDP: each datagram is one, without a mark."""
 
     prefix = 0
 
     def __init__(self, reader: RecordReader) -> None:
         super().__init__(reader)
         self._sent: dict[bytes, int] = {}
-        """The last of them, by how they begin, with their positions."""
+        """The stream positions of the latest datagrams, by their first bytes and length."""
         self._next = 0
 
     def place(self, data: Bytes, rows: Rows) -> None:
-        """Set ``seq`` of SEGMENT rows: one behind the other, but for what is retransmitted (RFC 5531, 9)."""
+        """Set ``seq`` of SEGMENT rows as if they were a stream; retransmissions get the same position (RFC 5531, 9)."""
         for index, (at, length) in enumerate(zip(rows["payload"].tolist(), rows["length"].tolist(), strict=True)):
             key = data[at : at + LEAST - MARK].tobytes() + length.to_bytes(4)
             position = self._sent.setdefault(key, self._next)

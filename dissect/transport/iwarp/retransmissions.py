@@ -1,7 +1,7 @@
-"""What was retransmitted in one direction of a TCP connection, why, and what its receiver said of it.
+"""What was retransmitted in one direction of a TCP connection, why, and what the receiver reported.
 
-In a conversation without trouble nothing here runs but two comparisons.  Python looks at runs of segments that start
-behind or beyond the expected byte, and at acknowledgements that acknowledge nothing new.
+In a conversation without trouble only two comparisons run.  Python looks at runs of segments that start before or after
+the expected byte, and at acknowledgements that acknowledge nothing new.
 RFC 9293 (TCP), RFC 5681 (fast retransmit), RFC 6298 (timeout), RFC 2018 and 2883 (selective acknowledgements).
 """
 
@@ -22,11 +22,11 @@ from ..connection import MAX_CONTRADICTED, Gap, fill_gaps, overlapping, with_gap
 from ..retransmissions import DUPLICATE, LATE, SHOWN_LATE, OpenRetransmission, Retransmission, SenderLedger, Silences
 
 MAX_COMPARED = 1 << 14
-"""Segments of one batch among which an earlier transmission is looked for."""
+"""Segments of one batch that are searched for an earlier transmission."""
 KEPT = 2048
-"""Segments behind the last one among which an earlier transmission is looked for."""
+"""Segments kept to search for an earlier transmission."""
 MAX_HELD = 1 << 15
-"""Bytes of earlier batches that are held for each direction."""
+"""Bytes of earlier batches kept per direction."""
 
 
 _NONE = np.zeros(0, np.int64)
@@ -41,15 +41,15 @@ class SentSegments(NamedTuple):
     frame: Int64s
     checksum: NDArray[np.uint16]
     payload: Int64s
-    """Offset of the first byte in ``data``; this and ``captured`` are empty without that."""
+    """Offset of the first byte in ``data``; this and ``captured`` are empty if ``data`` is None."""
     captured: Int64s
     sums: Rows
-    """``sum`` of their SEGMENT rows."""
+    """The ``sum`` column of their SEGMENT rows."""
     data: Bytes | None
-    """None for those of earlier batches whose bytes are gone."""
+    """None for segments of earlier batches whose bytes were dropped."""
 
     def between(self, first: int, behind: int) -> SentSegments:
-        """Some of them, without the others."""
+        """A copy with some of the segments."""
         at, end, time, frame, checksum, payload, captured, sums, data = self
         rows = slice(first, behind)
         return SentSegments(
@@ -65,11 +65,11 @@ class SentSegments(NamedTuple):
         )
 
     def bare(self) -> SentSegments:
-        """The same without the bytes."""
+        """The segments without their bytes."""
         return self._replace(payload=_NONE, captured=_NONE, data=None)
 
     def detached(self) -> SentSegments:
-        """With a copy of the bytes, not the batch of frames that they came in."""
+        """The segments with a copy of their bytes, so that the batch of frames can be freed."""
         assert self.data is not None
         parts = [
             self.data[at : at + size] for at, size in zip(self.payload.tolist(), self.captured.tolist(), strict=True)
@@ -79,9 +79,9 @@ class SentSegments(NamedTuple):
 
 
 class RecentSegments:
-    """The last segments of one direction, and the bytes of the first that wait for an acknowledgement.
+    """The latest segments of one direction, and the bytes of the first unacknowledged ones.
 
-    Those are what its sender retransmits, perhaps in other segments and in a later batch.
+    The sender retransmits those, perhaps divided otherwise and in a later batch.
     """
 
     def __init__(self) -> None:
@@ -90,12 +90,12 @@ class RecentSegments:
         self._holding = False
 
     def begin(self, sent: SentSegments) -> None:
-        """The segments of a batch."""
+        """Add the segments of a batch."""
         self.parts.append(sent)
         self._count += len(sent.at)
 
     def end(self, acknowledged: int | None) -> None:
-        """The batch is over; bytes before that position will not be retransmitted.  None: that is not known."""
+        """End the batch; bytes before position ``acknowledged`` will not be retransmitted.  None: unknown."""
         sent = self.parts.pop()
         if self._holding:
             self.parts = deque(_released(part, acknowledged) for part in self.parts)
@@ -116,16 +116,16 @@ class RecentSegments:
 
 
 def _released(part: SentSegments, acknowledged: int | None) -> SentSegments:
-    """Without its bytes, where they will not be retransmitted."""
+    """The segments, without bytes if they will not be retransmitted."""
     gone = acknowledged is not None and int(part.end.max()) <= acknowledged
     return part.bare() if gone else part
 
 
 def contradicted(sent: SentSegments, index: int, earlier: SentSegments) -> tuple[int, ...] | None:
-    """The frames of ``earlier`` of which a segment carries some bytes that are others; None where none has any of them.
+    """The frames of ``earlier`` that have other bytes than a segment of ``sent``; None if none has any of its bytes.
 
-    Segments are compared byte for byte as far as captured; those of an earlier batch, whose bytes are gone, by the
-    sums of their words where they begin and end alike.
+    Bytes are compared as far as captured.  If the earlier ones were dropped, the sums of words are compared, for
+    segments that begin and end alike.
     """
     start, end = int(sent.at[index]), int(sent.end[index])
     stop = int(earlier.frame.searchsorted(sent.frame[index]))
@@ -154,11 +154,11 @@ def contradicted(sent: SentSegments, index: int, earlier: SentSegments) -> tuple
 MAX_COMPLAINTS = 256
 MAX_MARKS = 1 << 16
 TIMEOUT_LEAST = 1_000_000
-"""Nanoseconds; what fills a gap or comes again sooner, and without being asked for, was no timeout."""
+"""Nanoseconds; what fills a gap or is repeated sooner, without being asked for, was no timeout."""
 PAUSE = 200_000_000
-"""Nanoseconds; repetitions that follow each other belong together where no more than this is between them."""
+"""Nanoseconds; the longest pause between repetitions that belong to one retransmission."""
 ENOUGH = 3
-"""Duplicate acknowledgements that ask for a segment without naming what came (RFC 5681, 3.2)."""
+"""Duplicate acknowledgements without SACK blocks that ask for a segment (RFC 5681, 3.2)."""
 
 FAST, TIMEOUT, UNKNOWN = "fast retransmit", "timeout", "unknown"
 
@@ -171,55 +171,55 @@ RETRANSMITTED, DISORDER, GAP, ALIVE, HAD_IT = (
 )
 CONTRADICTED = "other bytes than before"
 SPOILED, TWICE, REPEATED_ACK, ZERO_WINDOW = "wrong TCP checksum", "seen twice", "duplicate ACK", "zero window"
-"""What is odd about a segment."""
+"""What can be unusual about a segment."""
 
 
 _DAMAGED = "seq", "length", "frame", "time"
 
 
 class RetransmittedBytes(NamedTuple):
-    """A stretch of the stream."""
+    """Bytes of the stream that were retransmitted."""
 
     start: int
     stop: int
     time: int
     contradicted: Mapping[int, int]
-    """Frames that carried other bytes before, and the one that carries these."""
+    """Frames that carried other bytes before, each with the frame that carries these."""
 
 
 class _Complaint(NamedTuple):
-    """An acknowledgement that something is missing."""
+    """An acknowledgement that reports missing bytes."""
 
     ack: int
     high: int
-    """End of what it says has come behind; 0 where it does not say."""
+    """End of the bytes that it reports as received after the gap; 0 if it reports none."""
     frame: int
     time: int
 
 
 class TcpRetransmissions:
-    """Feed it the acknowledgements of a batch, then the segments."""
+    """Takes the acknowledgements of each batch, then its segments."""
 
     def __init__(self) -> None:
         self.head: int | None = None
-        """Position behind the furthest byte."""
+        """Position after the furthest byte."""
         self.ledger = SenderLedger()
-        """A segment counts as seen twice where none of its bytes is new."""
+        """A segment counts as seen twice if it has no new byte."""
         self.segments = 0
-        """With payload."""
+        """Number of segments with payload."""
         self.silences = Silences()
-        """Of those."""
+        """Pauses between segments with payload."""
         self.duplicate_acks = self.selective_acks = self.reported_twice = self.zero_windows = self.echoes = 0
-        """Of the receiver: ACKs that repeat one, ACKs that name what came behind a gap, ACKs that name what came twice
-        (RFC 2883), segments with a window of zero, congestion echoes (RFC 3168, 6.1)."""
+        """Segments of the receiver: ACKs that repeat the previous one, ACKs with SACK blocks, ACKs that report bytes
+        received twice (RFC 2883), zero windows, congestion echoes (RFC 3168, 6.1)."""
         self.marks: dict[int, str] = {}
-        """Frame -> what is odd about the segment, of the last ones that are."""
+        """By frame, what is unusual about the segment; the latest ones."""
         self.changes = 0
-        """Times that a retransmission began, grew or was seen in another light."""
+        """How often a retransmission began, grew or changed its cause."""
         self.contradicted: list[int] = []
         """The first frames that carry other bytes than before."""
         self.fresh: list[RetransmittedBytes] = []
-        """Until the health takes it."""
+        """Retransmitted bytes that the health has not taken so far."""
         self._gaps: list[Gap] = []
         self._complaints: deque[_Complaint] = deque(maxlen=MAX_COMPLAINTS)
         self._open: OpenRetransmission | None = None
@@ -227,13 +227,13 @@ class TcpRetransmissions:
         self._damaged: deque[tuple[int, int, int, int]] = deque(maxlen=MAX_COMPLAINTS)
         """``(start, stop, frame, time)`` of segments that arrived damaged."""
         self._acked: tuple[int, int] | None = None
-        """The furthest position that was acknowledged in earlier batches, and the last frame that acknowledged any."""
+        """The furthest position acknowledged in earlier batches, and the last frame with an acknowledgement."""
         self._acks = _NONE, _NONE
-        """Positions that were acknowledged in this batch, and in which frames."""
+        """Positions acknowledged in this batch, and the frames."""
         self._twice: deque[tuple[int, int, int]] = deque(maxlen=MAX_COMPLAINTS)
-        """Bytes that the receiver says it has twice, and in which frame it says so."""
+        """Bytes that the receiver reports as received twice, and the frame of the report."""
         self._last_ack: tuple[int, int] | None = None
-        """Position and window of the receiver's last segment."""
+        """Position and window of the receiver's latest segment."""
 
     @property
     def troubled(self) -> bool:
@@ -243,21 +243,21 @@ class TcpRetransmissions:
 
     @property
     def last_ack(self) -> int:
-        """The position that the receiver's last segment acknowledges; -1 for none."""
+        """The position that the receiver's latest segment acknowledges; -1 for none."""
         return -1 if self._last_ack is None else self._last_ack[0]
 
     def shut(self, frame: int) -> None:
-        """A segment of the receiver has a window of zero."""
+        """Count a segment of the receiver with a window of zero."""
         self.zero_windows += 1
         self._mark(frame, ZERO_WINDOW)
 
     def acknowledged(
         self, data: Bytes, rows: Rows, acks: Int64s, same: NDArray[np.bool_], odd: Int64s, sent: Rows
     ) -> None:
-        """Take SEGMENT rows of the receiver's acknowledgements, and the positions that these acknowledge.
+        """Take SEGMENT rows of the receiver's acknowledgements, and the positions that they acknowledge.
 
-        ``same``: which of them repeat the one before; ``odd``: indices of those that are odd; ``sent``: rows of the
-        sender in the same batch, with payload.
+        ``same``: which repeat the previous one; ``odd``: indices of unusual ones; ``sent``: the sender's rows with
+        payload in the same batch.
         """
         frames, windows = rows["frame"], rows["window"]
         self._remember_acks()
@@ -277,7 +277,7 @@ class TcpRetransmissions:
             self._odd(data, rows[index], int(acks[index]), *signs)
 
     def _odd(self, data: Bytes, row: Rows, ack: int, same: bool, steady: bool, outstanding: bool) -> None:
-        """An acknowledgement that says the same as the one before it, or more than a number."""
+        """Take an acknowledgement that repeats the previous one, or has SACK blocks."""
         frame, time = int(row["frame"]), int(row["time"])
         blocks = [
             (TCP_SEQUENCE.unwrap(ack, left), TCP_SEQUENCE.unwrap(ack, right))
@@ -298,7 +298,7 @@ class TcpRetransmissions:
         self._complaints.append(_Complaint(ack, high, frame, time))
 
     def _settle(self) -> None:
-        """What the receiver has twice had not been lost when it was retransmitted."""
+        """Mark retransmissions of bytes that the receiver reports as received twice: nothing had been lost."""
         for left, right, frame in self._twice:
             for retransmission in reversed(self.ledger.recent):
                 if retransmission.start < right and left < retransmission.end and (retransmission.frame or 0) < frame:
@@ -310,23 +310,23 @@ class TcpRetransmissions:
     # What the sender sends
 
     def damaged(self, rows: Rows) -> None:
-        """SEGMENT rows whose checksum is wrong: the receiver drops them."""
+        """Note SEGMENT rows with a wrong checksum, which the receiver drops."""
         for seq, length, frame, time in zip(*(rows[name].tolist() for name in _DAMAGED), strict=True):
             at = seq if self.head is None else TCP_SEQUENCE.unwrap(self.head, seq)
             self._damaged.append((at, at + length, frame, time))
             self._mark(frame, SPOILED)
 
     def feed(self, sent: SentSegments, carrying: NDArray[np.bool_]) -> None:
-        """Take segments in capture order: those ``carrying`` payload, and acknowledgements that are beyond it."""
+        """Take segments in capture order; ``carrying``: those with payload, the others acknowledge beyond it."""
         at, end = sent.at, sent.end
         breaks = places(at[1:] != end[:-1]) + 1
         if not len(breaks):
-            bounds = np.append(at, end[-1:])  # One column where each begins where the one before it ends.
+            bounds = np.append(at, end[-1:])  # One column suffices, as each begins where the previous one ends.
             sent = sent._replace(at=bounds[:-1], end=bounds[1:])
         self._recent.begin(sent)
         frames = sent.frame[carrying]
         if len(frames):
-            self.segments += len(places(steps(frames, 0)))  # IP fragments of a segment are all in one frame.
+            self.segments += len(places(steps(frames, 0)))  # IP fragments of a segment share one frame.
             self.silences.note(frames, sent.time[carrying])
         if self.head is None:
             self.head = int(at[0])
@@ -342,7 +342,7 @@ class TcpRetransmissions:
             self._settle()
 
     def _run(self, sent: SentSegments, a: int, b: int) -> None:
-        """Segments that follow each other."""
+        """Take consecutive segments."""
         assert self.head is not None
         start, stop, frame, time = int(sent.at[a]), int(sent.end[b - 1]), int(sent.frame[a]), int(sent.time[a])
         if start >= self.head:
@@ -353,9 +353,9 @@ class TcpRetransmissions:
             self.head = stop
             return
         if int(sent.end[a]) - start == 1 and start == self.head - 1 and self._going_on(start, time) is None:
-            # One byte of old data keeps a connection alive (RFC 9293, 3.8.4), if it is not what is retransmitted next.
+            # One byte of old data is a keep-alive (RFC 9293, 3.8.4), unless it continues a retransmission.
             self._mark(frame, ALIVE)
-            sent.captured[a], sent.sums[a] = 0, -1  # which need not be that data
+            sent.captured[a], sent.sums[a] = 0, -1  # its byte need not be the real one
             if b - a > 1:
                 self._run(sent, a + 1, b)
             return
@@ -364,7 +364,7 @@ class TcpRetransmissions:
         self.head = max(self.head, stop)
 
     def _old(self, sent: SentSegments, a: int, c: int) -> None:
-        """Segments [a, c) begin with bytes that were sent before, or come late."""
+        """Take segments [a, c) that begin with bytes that were sent before, or come late."""
         assert self.head is not None
         start, stop = int(sent.at[a]), int(sent.end[c - 1])
         time = int(sent.time[a])
@@ -381,13 +381,13 @@ class TcpRetransmissions:
             self.ledger.begin(retransmission)
         self.changes += 1
         lengths, unseen, firsts = sent.end[a:c] - sent.at[a:c], fresh, places(steps(sent.frame[a:c], 0))
-        if len(firsts) < c - a:  # IP fragments are one segment.
+        if len(firsts) < c - a:  # Count IP fragments as one segment.
             lengths, unseen = np.add.reduceat(lengths, firsts), np.logical_or.reduceat(fresh, firsts)
         copy = len(firsts) == 1 and start <= retransmission.start
         of_each = unseen.tolist(), lengths.tolist(), int(sent.frame[c - 1]), sent.time[a:c][firsts].tolist()
         self.ledger.grow(retransmission, stop, *of_each, copy)
         if retransmission.cause == DUPLICATE and stop >= self.head:
-            self._open = None  # What goes on behind a copy of the last segment is sent for the first time.
+            self._open = None  # What follows a copy of the last segment is sent for the first time.
         name = {LATE: DISORDER, DUPLICATE: TWICE}.get(retransmission.cause, RETRANSMITTED)
         for frame in sent.frame[a:c].tolist():
             self._mark(frame, name)
@@ -403,12 +403,12 @@ class TcpRetransmissions:
             self._gaps = fill_gaps(self._gaps, start, stop)
 
     def _going_on(self, start: int, time: int) -> OpenRetransmission | None:
-        """The retransmission that bytes from ``start`` at that time (ns) are more of."""
+        """The open retransmission if bytes from ``start`` at that time (ns) continue it."""
         current = self._open
         return None if current is None or start != current.end or time - current.last_time > PAUSE else current
 
     def _contradicts(self, sent: SentSegments, index: int) -> dict[int, int]:
-        """The frames that carried other bytes than a segment, as far as that is known, and its own."""
+        """The frames known to have carried other bytes than a segment, each with the segment's frame."""
         start, frame = int(sent.at[index]), int(sent.frame[index])
         frames: dict[int, int] = {}
         for part in reversed(self._recent.parts):
@@ -423,7 +423,7 @@ class TcpRetransmissions:
         return frames
 
     def _begin(self, sent: SentSegments, a: int, gap: Gap | None) -> OpenRetransmission:
-        """Why the segment is retransmitted, as far as the capture shows."""
+        """Open a retransmission: why the segment was retransmitted, as far as the capture shows."""
         start, frame, time = int(sent.at[a]), int(sent.frame[a]), int(sent.time[a])
         if gap is not None:
             asked = self._asked(max(start, gap.start), gap.frame, frame)
@@ -450,7 +450,7 @@ class TcpRetransmissions:
         return _opened(start, cause, lost, True, seen_frame, seen_time, asked, frame, time)
 
     def _asked(self, start: int, after: int, before: int) -> _Complaint | None:
-        """The first of enough acknowledgements between two frames that miss the byte at ``start``."""
+        """The first of the acknowledgements between two frames that ask for the byte at ``start``, if they suffice."""
         mine = [
             complaint
             for complaint in self._complaints
@@ -460,7 +460,7 @@ class TcpRetransmissions:
         return mine[0] if len(mine) >= ENOUGH or any(complaint.high for complaint in mine) else None
 
     def _sighting(self, at: int, frame: int) -> tuple[int, int, int] | None:
-        """``(frame, time, checksum)`` of the last segment before ``frame`` that carried the byte."""
+        """``(frame, time, checksum)`` of the last segment before ``frame`` that carried the byte at ``at``."""
         for part in reversed(self._recent.parts):
             stop = int(part.frame.searchsorted(frame))
             low = max(0, stop - MAX_COMPARED)
@@ -471,13 +471,13 @@ class TcpRetransmissions:
         return None
 
     def _was_acknowledged(self, stop: int, frame: int) -> bool:
-        """Whether all up to ``stop`` was acknowledged before ``frame``."""
+        """Whether everything up to ``stop`` was acknowledged before ``frame``."""
         acks, frames = self._acks
         earlier = self._acked is not None and self._acked[1] < frame and self._acked[0] >= stop
         return earlier or some(acks[: int(frames.searchsorted(frame))] >= stop)
 
     def _remember_acks(self) -> None:
-        """The next batch begins."""
+        """Move the acknowledgements of the previous batch to ``_acked``."""
         acks, frames = self._acks
         if len(acks):
             before = self._acked[0] if self._acked else int(acks[0])
@@ -485,7 +485,7 @@ class TcpRetransmissions:
             self._acks = _NONE, _NONE
 
     def nouns(self, sender: int) -> list[Retransmission]:
-        """The last ones, in order."""
+        """The latest retransmissions, in order."""
         self._settle()
         return [retransmission.noun(sender, TCP_SEQUENCE.wrap(retransmission.start)) for retransmission in self.ledger]
 

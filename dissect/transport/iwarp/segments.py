@@ -23,9 +23,9 @@ from .tcp_connection import TcpConnection
 
 READY = "ready"
 FPDU, RECORD = "FPDU", "record"
-"""What segments carry."""
+"""Units that segments carry."""
 KEPT = 1 << 16
-"""FPDUs of each direction that are remembered, beside the last ones."""
+"""FPDUs remembered per direction, apart from the latest block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +33,12 @@ class Fpdu:
     """One FPDU and what its headers say."""
 
     start: int
-    """Positions in the stream: of its first byte (perhaps a marker), and behind it."""
+    """Stream positions of its first byte, perhaps a marker, and after it."""
     stop: int
     opcode: int
     last: bool
     stag: int
-    """Tagged: the STag; untagged: what is to be invalidated."""
+    """Tagged: the STag; untagged: the STag to invalidate."""
     msn: int
     place: int
     """The TO or MO."""
@@ -52,12 +52,12 @@ class Fpdu:
 
     @property
     def queue(self) -> int | None:
-        """Its queue number; None where it is tagged."""
+        """Its queue number; None if it is tagged."""
         return OPCODES[self.opcode].queue
 
     @property
     def size(self) -> int:
-        """All of it on the wire, markers included."""
+        """Bytes on the wire, with markers."""
         return self.stop - self.start
 
     @property
@@ -65,26 +65,26 @@ class Fpdu:
         return self.length + (TAGGED_HEADER if self.queue is None else UNTAGGED_HEADER)
 
     def payload(self) -> bytes:
-        """What of the payload was captured, up to the first byte that was not."""
+        """The payload before its first byte that is not captured."""
         return self.fpdus.payload(self.index)
 
 
 class Part(NamedTuple):
-    """A stretch of a segment's payload.  Without FPDU, frame, fault and ``ready`` it is not known what it is of."""
+    """A stretch of a segment's payload.  Without FPDU, MPA frame, fault and ``ready`` its content is unknown."""
 
     at: int
     """Offset in the payload."""
     length: int
     before: int = 0
-    """Bytes of the FPDU, or Request or Reply, in front of the segment."""
+    """Bytes of its FPDU, Request or Reply before the segment."""
     after: int = 0
-    """Bytes of it behind the segment."""
+    """Bytes of it after the segment."""
     fpdu: Fpdu | None = None
     mpa: MPAFrame | None = None
     fault: str = ""
-    """Of an FPDU: why it is not trusted, such as 'wrong CRC32C'."""
+    """Why the FPDU is not trusted, such as 'wrong CRC32C'."""
     ready: bool = False
-    """An FPDU without contents (RFC 6581, 9.2)."""
+    """It is an FPDU without contents (RFC 6581, 9.2)."""
 
     @property
     def whole(self) -> bool:
@@ -110,11 +110,11 @@ class IwarpSegment:
     ack: int
     flags: int
     relative_seq: int
-    """Counted from the first byte, which is 1 (the SYN is 0)."""
+    """Counted from the SYN, which is 0; the first byte is 1."""
     relative_ack: int | None
     window: int
     scaled: bool
-    """``window`` is in bytes: how it is scaled is known."""
+    """``window`` is in bytes, as its scale is known."""
     header: int
     """Offset of the TCP header in the frame."""
     payload: int
@@ -123,28 +123,28 @@ class IwarpSegment:
     """Payload bytes on the wire."""
     captured: int
     mark: str
-    """What is odd about it; '' where nothing is."""
+    """What is unusual about it; '' for nothing."""
     parts: tuple[Part, ...]
     position: int | None
-    """Of the payload, counted from the first marker of its direction; None where it has no markers."""
+    """Position of the payload, counted from the first marker of its direction; None without markers."""
     crc: bool | None
-    """CRCs are in use; None: not known."""
+    """Whether CRCs are in use; None: unknown."""
 
     @property
     def unit(self) -> str:
-        """What its stream is divided into: FPDUs or records."""
+        """What its stream consists of: FPDUs or records."""
         return FPDU if self.connection.rdma else RECORD
 
 
 class _Index:
-    """The FPDUs of one direction."""
+    """Finds the FPDUs of one direction by position."""
 
     def __init__(self) -> None:
         self.blocks: deque[Fpdus] = deque()
         self.count = 0
         self._stops: list[int] | None = None
         self._places: list[tuple[int, int]] = []
-        """Block and index there, ascending by position."""
+        """Index of the block and of the FPDU in it, ascending by position."""
 
     def add(self, fpdus: Fpdus) -> None:
         self.blocks.append(fpdus)
@@ -154,7 +154,7 @@ class _Index:
         self._stops = None
 
     def between(self, start: int, stop: int) -> Iterator[Fpdu]:
-        """The FPDUs that have bytes in [start, stop), ascending."""
+        """FPDUs with bytes in [start, stop), ascending."""
         if self._stops is None:
             self._places = [(block, index) for block, fpdus in enumerate(self.blocks) for index in range(len(fpdus))]
             self._stops = [stop for fpdus in self.blocks for stop in fpdus.rows["stop"].tolist()]
@@ -186,9 +186,9 @@ def _fpdu(fpdus: Fpdus, index: int) -> Fpdu:
 
 
 class IwarpSegments:
-    """Remembers the latest FPDUs of every connection, and finds them in segments.
+    """Remembers the latest FPDUs of every connection, to find those in a segment.
 
-    ``listen`` must get them from the beginning (``Analyzer.watch_fpdus``).
+    ``listen`` must be called with all of them (``Analyzer.watch_fpdus``).
     """
 
     def __init__(self) -> None:
@@ -200,7 +200,7 @@ class IwarpSegments:
         self._known.setdefault(tcp, (_Index(), _Index()))[direction].add(fpdus)
 
     def of(self, batch: FrameBatch, rows: Rows, observer: IwarpObserver) -> list[IwarpSegment]:
-        """Those of iWARP connections among the SEGMENT rows of a batch, as ``observer`` knows them by now."""
+        """The segments of iWARP connections among the SEGMENT rows of a batch, as far as ``observer`` knows these."""
         if not len(rows):
             return []
         source, destination = ends_of(rows)
@@ -278,7 +278,7 @@ class IwarpSegments:
                 self._scales[tcp, direction] = min(14, contents[0])
 
     def _parts(self, tcp: TcpConnection, direction: int, start: int, length: int) -> Iterator[Part]:
-        """What the bytes [start, start + length) of a direction are of."""
+        """What the bytes [start, start + length) of a direction belong to."""
         framing = tcp.directions[direction].framing
         stop, at = start + length, start
         known: list[tuple[int, int, Fpdu | MPAFrame | str | None]] = [

@@ -1,6 +1,6 @@
 """One direction of a TCP connection: its bytes in order, each once, as references to the captured frames.
 
-Positions are unwrapped sequence numbers: they grow beyond 32 bits and do not wrap.
+Positions are unwrapped sequence numbers: they grow beyond 32 bits.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ STRETCH = np.dtype(
         ("payload", "i8"),  # offset of the first byte in the frame's data
         ("length", "i4"),  # bytes on the wire
         ("captured", "i4"),  # bytes in the capture
-        ("chunk", "i4"),  # which of several data it is in
-        ("ack", "u4"),  # acknowledgement number beside them
+        ("chunk", "i4"),  # index of the data it refers to
+        ("ack", "u4"),  # acknowledgement number of the segment
     ]
 )
-"""Bytes that follow each other and that one frame carried.  Also what Payload.runs hold, where ``at`` means nothing."""
+"""Consecutive bytes that one frame carried.  Payload.runs hold these rows, too, where ``at`` means nothing."""
 
 REORDERED = 64
-"""Segments of a connection that may come before an acknowledged gap counts as not captured."""
+"""Segments of a connection until a gap that was acknowledged counts as not captured."""
 PATIENCE = 4096
-"""The same where no acknowledgement is seen."""
+"""The same for a gap without a captured acknowledgement."""
 SECOND = 1_000_000_000
 MAX_HELD = 1 << 16
-"""Stretches that wait; where there are more, the gap in front of them is given up."""
+"""Stretches that may wait; beyond that the first gap is given up."""
 
 Chunk = tuple[Bytes, Rows]
 """STRETCH rows of one batch, and the data they refer to."""
@@ -53,18 +53,18 @@ class SegmentClock:
     """When the segments of a batch came, and what was acknowledged by then."""
 
     def __init__(self, before: int, rows: Rows, members: Int64s, acked: int | None, answers: Rows) -> None:
-        """Of a connection, ``before``: segments so far; ``members``: indices of the SEGMENT rows that are the next
-        ones, in both directions.
+        """``before``: segments of the connection so far; ``members``: indices of the SEGMENT rows that follow, in both
+        directions.
 
-        ``acked``: the sequence number up to which the receiver had everything; ``answers``: its SEGMENT rows in the
-        batch that say so.
+        ``acked``: the sequence number up to which the receiver has everything; ``answers``: the receiver's SEGMENT rows
+        in the batch with acknowledgements.
         """
         self._before, self._rows, self._members = before, rows, members
         self._acked, self._answers = acked, answers
         self._reached: Int64s | None = None
-        """By segment, up to where everything was acknowledged, once asked for."""
+        """By segment, the position up to which everything was acknowledged; computed when first needed."""
         self._known: tuple[tuple[int, int, int] | None, int | None] = None, None
-        """What was asked last, and the answer: most of what comes late changes neither."""
+        """The last question and its answer: most late segments change neither."""
 
     @cached_property
     def _frames(self) -> Int64s:
@@ -77,12 +77,12 @@ class SegmentClock:
         return times
 
     def at(self, frame: int) -> int:
-        """Segments up to a frame."""
+        """Number of segments of the connection up to a frame."""
         return self._before + int(self._frames.searchsorted(frame, side="right"))
 
     def patience_ends(self, first: _Waiting, position: int, since: int) -> int | None:
-        """The first frame, ``since`` or later, with which ``first`` has waited long enough for what is before
-        ``position``; None for none so far."""
+        """The first frame, ``since`` or later, by which ``first`` has waited long enough for the bytes before
+        ``position``; None if none has come so far."""
         asked = first.segments, first.time, position
         if self._known[0] == asked:
             return self._known[1]
@@ -108,28 +108,28 @@ class _Waiting(NamedTuple):
     data: Bytes
     rows: Rows
     end: int
-    """Position behind it."""
+    """Position after it."""
     segments: int
-    """Of the connection, when it came."""
+    """Number of segments of the connection when it came."""
     time: int
     largest: int
-    """Payload bytes of the largest segment up to it."""
+    """Payload bytes of the largest segment so far."""
 
 
 MAX_SEGMENT = (1 << 16) - 41
-"""Bytes in one, behind headers of IPv4 and TCP."""
+"""Payload bytes of the largest possible segment, after IPv4 and TCP headers."""
 MAX_AHEAD = 1 << 24
-"""Bytes that may be missing before an acknowledgement, more than Linux lets be under way; else its number is wrong."""
+"""Bytes that may be missing before an acknowledged position, more than Linux allows in flight; beyond, it is wrong."""
 
 
 class ByteStream:
-    """The segments of one direction are fed to it (``received``); it gives what is in order."""
+    """Takes the segments of one direction (``received``), and gives their bytes in order."""
 
     def __init__(self) -> None:
         self.next: int | None = None
-        """Position of the first byte that was not given out; None before the first segment."""
+        """Position of the first byte not given out so far; None before the first segment."""
         self.opened: int | None = None
-        """Sequence number of the SYN, where it is known."""
+        """Sequence number of the SYN, if known."""
         self.reference = 0
         self.largest = 1
         """Payload bytes of the largest segment."""
@@ -139,36 +139,36 @@ class ByteStream:
         self.missing = 0
         """Bytes that were sent but not captured."""
         self.missing_segments = 0
-        """The least number of segments that carried those."""
+        """Lower bound of the number of segments with those bytes."""
         self.gaps: Sequence[Gap] = ()
-        """Where they are; the last of them."""
+        """The missing ranges, the latest ones."""
         self._unseen: Gap | None = None
-        """Bytes that were acknowledged, behind all that came so far."""
+        """Bytes that were acknowledged although neither they nor later ones were captured."""
         self.unseen_time = 0
-        """Nanoseconds: when the receiver last acknowledged more than came of what was sent; 0 for never."""
+        """Nanoseconds: when the receiver last acknowledged more than was captured; 0 for never."""
         self._ahead = IntervalSet()
-        """Which of the bytes from ``next`` on are there."""
+        """Bytes from ``next`` on that are there."""
         self._held: dict[int, _Waiting] = {}
-        """What waits behind a gap, by position."""
+        """By position: what waits behind a gap."""
         self._positions: list[int] = []
-        """Of what waits, ascending."""
+        """Positions of what waits, ascending."""
         self._octets: list[int] = []
-        """Positions of single octets that wait, ascending: a keep-alive may carry any."""
+        """Positions of single bytes that wait, ascending: they may be from keep-alives, which can carry any byte."""
         self._arrivals: list[tuple[int, int]] = []
-        """A heap of ``(frame, position)``; what does not wait any longer is passed over."""
+        """A heap of ``(frame, position)``; entries that no longer wait are skipped."""
         self._since = 0
-        """The frame with which what waits became what it is."""
+        """The frame that last changed what waits."""
         self.released: list[tuple[int, int]] = []
-        """Of what waited: the first frame, and the one with which it was released."""
+        """Of what waited: its first frame, and the frame that released it."""
 
     def start(self, seq: int) -> None:
-        """The first byte has sequence number ``seq``."""
+        """Set the sequence number of the first byte."""
         self.next = self.reference = self.first = self.retransmissions.head = seq
 
     def take(self, data: Bytes, rows: Rows, clock: SegmentClock) -> list[Chunk]:
-        """STRETCH rows in capture order, of which some may be out of order."""
+        """Take STRETCH rows in capture order, perhaps out of sequence; returns what is in order."""
         position, ends = rows["at"], rows["at"] + rows["length"]
-        # What may be the octet of a keep-alive stands alone.
+        # Keep single bytes separate, as they may be from keep-alives.
         lone = rows["length"] == 1
         breaks = (position[1:] != ends[:-1]) | lone[1:] | lone[:-1]
         edges = [0, *(places(breaks) + 1).tolist(), len(rows)]
@@ -189,7 +189,7 @@ class ByteStream:
         return ready
 
     def _run(self, data: Bytes, rows: Rows, position: Int64s, ends: Int64s, clock: SegmentClock) -> None:
-        """Segments that follow each other."""
+        """Take consecutive segments."""
         assert self.next is not None
         start, end = int(position[0]), int(ends[-1])
         if self._octets and end - start > 1:
@@ -205,7 +205,7 @@ class ByteStream:
             self._hold(low, high, data, part, clock)
 
     def _doubt(self, start: int, end: int) -> None:
-        """Let go of single octets in [start, end): a keep-alive may carry any (RFC 9293, 3.8.4)."""
+        """Drop single bytes held in [start, end): a keep-alive may carry any byte (RFC 9293, 3.8.4)."""
         low, high = bisect_left(self._octets, start), bisect_left(self._octets, end)
         for at in self._octets[low:high]:
             del self._held[at]
@@ -223,7 +223,7 @@ class ByteStream:
         heappush(self._arrivals, (frame, at))
 
     def _release(self, frame: int) -> list[Chunk]:
-        """Give what is in order; ``frame``: that with which a gap before it was given up, 0 for none."""
+        """Give out what is in order; ``frame``: the one at which a gap before it was given up, 0 if it was filled."""
         ready: list[Chunk] = []
         for at in self._positions:
             if at != self.next:
@@ -252,19 +252,19 @@ class ByteStream:
             self._miss(Gap(self.next, end, int(held.rows["frame"][0]), int(held.rows["time"][0])), held.largest)
 
     def _miss(self, gap: Gap, largest: int) -> None:
-        """The bytes up to the end of ``gap`` were not captured, in segments of at most ``largest``."""
+        """Count the bytes of ``gap`` as missing, in segments of at most ``largest`` bytes."""
         self.gaps = with_gap(self.gaps, gap)
         self.missing += gap.end - gap.start
         self.missing_segments += -(-(gap.end - gap.start) // largest)
         self.next = gap.end
 
     def acknowledged(self, since: int, acked: int, answers: Rows) -> None:
-        """The receiver has everything up to a sequence number, as these SEGMENT rows of it say; it had it up to
-        ``since`` when it was first seen."""
+        """Note that the receiver has everything up to ``acked``, by its SEGMENT rows ``answers``; ``since``: what it
+        had when it was first seen."""
         known = since if self.next is None else self.next
         if self._unseen is not None:
             known = max(known, self._unseen.end)
-        if TCP_SEQUENCE.unwrap(known, acked) <= known + 1:  # A FIN has a number, too.
+        if TCP_SEQUENCE.unwrap(known, acked) <= known + 1:  # A FIN takes a sequence number, too.
             return
         acks = TCP_SEQUENCE.unwrap_near(known, answers["ack"])
         for at in places(acks > known + 1).tolist():
@@ -276,7 +276,7 @@ class ByteStream:
                 self._unseen = self._unseen._replace(end=end, later=frame)
 
     def settle(self, clock: SegmentClock, frame: int | None = None) -> list[Chunk]:
-        """Give up gaps that will not be filled, up to a frame, None for the last; give what is then in order."""
+        """Give up gaps that will not be filled, up to a frame or, if None, the end; returns what is then in order."""
         ready: list[Chunk] = []
         while (ended := self._patience_ends(clock)) is not None and (frame is None or ended <= frame):
             self._since = ended
@@ -285,7 +285,7 @@ class ByteStream:
         return ready
 
     def give_up(self, frame: int, seen: bool) -> list[Chunk]:
-        """Nothing more will come behind ``frame``: give the rest; ``seen``: the capture has segments of its sender."""
+        """Give up all gaps at ``frame``, as no more comes; ``seen``: the capture has segments of the sender."""
         ready: list[Chunk] = []
         while self._held:
             self._skip_gap()
@@ -297,7 +297,7 @@ class ByteStream:
         return ready
 
     def _patience_ends(self, clock: SegmentClock) -> int | None:
-        """The frame with which the first gap is given up; None for none so far."""
+        """The frame at which the first gap is given up; None if none has come so far."""
         first = self._first_arrival()
         return None if first is None else clock.patience_ends(first, self._positions[0], self._since)
 
@@ -313,7 +313,7 @@ class ByteStream:
 
     @property
     def waits(self) -> bool:
-        """Something waits behind a gap."""
+        """Whether something waits behind a gap."""
         return bool(self._held)
 
     @property
@@ -326,12 +326,12 @@ class ByteStream:
 def received(
     streams: Sequence[ByteStream], data: Bytes, rows: Rows, sections: QueueSections, clocks: Sequence[SegmentClock]
 ) -> list[list[Chunk]]:
-    """Take SEGMENT rows, by stream and in capture order; give of each what is in order, and what waited long enough
-    behind a gap."""
+    """Take SEGMENT rows, by stream and in capture order; returns for each stream what is in order, including what
+    waited long enough behind a gap."""
     position, ends = _positions(streams, rows, sections)
     carrying = rows["length"] > 0
-    # An acknowledgement has the number of what its sender sends next (RFC 9293, 3.4), which is beyond what was
-    # captured where that is missing.  Behind a FIN it is one further.
+    # A bare acknowledgement has the sequence number that its sender uses next (RFC 9293, 3.4), so it shows that
+    # bytes before it are missing from the capture.  After a FIN that number is one higher.
     heads = np.array([stream.retransmissions.head or 0 for stream in streams])
     floors = heads[sections.owners]
     reached = sections.before(sections.risen(np.minimum(ends, floors + BEYOND - 1), floors), heads)
@@ -366,7 +366,7 @@ def received(
 
 
 def _positions(streams: Sequence[ByteStream], rows: Rows, sections: QueueSections) -> tuple[Int64s, Int64s]:
-    """Where SEGMENT rows begin and end, each nearest to the one before it."""
+    """Start and end positions of SEGMENT rows, each nearest to the one before it."""
     seq = rows["seq"].astype(np.int64) + (rows["flags"] & SYN != 0)
     firsts, _ = sections.ends(seq)
     for stream, first, filled in zip(streams, firsts, sections.filled.tolist(), strict=True):
@@ -385,7 +385,7 @@ def _positions(streams: Sequence[ByteStream], rows: Rows, sections: QueueSection
 
 
 def trim(rows: Rows, low: int, high: int) -> None:
-    """Shorten rows that follow each other, in place, to positions [low, high)."""
+    """Cut consecutive rows, in place, to positions [low, high)."""
     front = low - int(rows["at"][0])
     if front > 0:
         rows["at"][0] += front
@@ -399,10 +399,10 @@ def trim(rows: Rows, low: int, high: int) -> None:
 
 
 class Window:
-    """STRETCH rows that do not overlap, ascending by position, and the data they refer to."""
+    """Disjoint STRETCH rows, ascending by position, and the data they refer to."""
 
     def __init__(self, rows: Rows, datas: list[Bytes], numbers: Int64s | None = None) -> None:
-        """``numbers``: of the data of each row, where ``chunk`` does not say it."""
+        """``numbers``: index of the data of each row, if ``chunk`` does not have it."""
         self.rows = rows
         self.datas = datas
         self._numbers: Int64s = rows["chunk"] if numbers is None else numbers
@@ -412,7 +412,8 @@ class Window:
         self.limit = int(self.end[-1]) if len(rows) else 0
 
     def stretch(self, index: int) -> tuple[int, int, Bytes]:
-        """Up to where a stretch was captured, what makes a position in it an offset in its data, and these."""
+        """The position up to which a stretch was captured, the number to add to a position for the offset in its data,
+        and the data."""
         at, _, _, payload, _, captured, _, _ = self.rows[index].item()
         return at + captured, payload - at, self.datas[self._numbers[index]]
 
@@ -433,17 +434,17 @@ class Window:
 
     @cached_property
     def owners(self) -> Int64s:
-        """Of each stretch the stream, where there are several."""
+        """By stretch, the index of its stream, if there are several."""
         return np.zeros(len(self.rows), np.int64)
 
     @cached_property
     def behind(self) -> Int64s:
-        """The stretch behind the last one of each stream."""
+        """By stream, the index after its last stretch."""
         return np.array([len(self.rows)])
 
     @cached_property
     def shifts(self) -> Int64s:
-        """What makes a position in each stream one in all of them."""
+        """By stream, the number to add to its positions for positions in the window."""
         return np.zeros(1, np.int64)
 
     @cached_property
@@ -454,17 +455,17 @@ class Window:
 
     @cached_property
     def _seen(self) -> Int64s | None:
-        """Bytes in front of each stretch; None where there is no gap between them."""
+        """Bytes before each stretch; None if there are no gaps."""
         if every(self.at[1:] == self.end[:-1]):
             return None
         return np.concatenate(([0], np.cumsum(self.end - self.at)))
 
     def index(self, at: int) -> int:
-        """The first stretch that ends behind a position."""
+        """Index of the first stretch that ends after a position."""
         return int(self.end.searchsorted(at, side="right"))
 
     def single(self, starts: Int64s, ends: Int64s) -> slice | None:
-        """The stretches that hold one each of the ranges [start, end), none of them empty; None where others do."""
+        """The stretches if each holds one of the non-empty ranges [start, end); else None."""
         first = self.index(int(starts[0])) if len(starts) else 0
         rows = slice(first, first + len(starts))
         at, end = self.at[rows], self.end[rows]
@@ -473,7 +474,7 @@ class Window:
         return rows
 
     def read(self, at: int, length: int) -> bytes:
-        """The bytes from ``at`` on, ``length`` or as many as were captured in one piece."""
+        """The bytes from ``at`` on: ``length``, or fewer if not all were captured."""
         out = b""
         if at >= self.limit:
             return out
@@ -491,7 +492,7 @@ class Window:
         return out
 
     def heads(self, at: Int64s, width: int) -> tuple[Bytes, Int64s]:
-        """The bytes at many positions, ascending, ``width`` each and zero where not captured; and how many were."""
+        """``width`` bytes at each of many ascending positions, zero where not captured; and how many were captured."""
         out = np.zeros((len(at), width), np.uint8)
         index = np.minimum(self.end.searchsorted(at, side="right"), len(self.at) - 1)
         inside = at - self.at[index]
@@ -527,9 +528,10 @@ class Window:
         return covered
 
     def pieces(self, starts: Int64s, ends: Int64s) -> tuple[Rows, Int64s]:
-        """The stretches inside each of the ranges [start, end), ascending, and the index of the first of each range.
+        """The stretches within each of the ranges [start, end), ascending, and the index of the first one of each
+        range.
 
-        Gaps are left out.  The second result has one more entry than there are ranges.
+        Gaps are left out.  The indices have one more entry than there are ranges.
         """
         if (single := self.single(starts, ends)) is not None:
             out = copied(self.rows[single])
@@ -555,13 +557,13 @@ class Window:
 
 
 APART = 1 << 27
-"""Bytes between the windows of two streams: more than any FPDU or fragment of a record claims to have."""
+"""Bytes between the windows of two streams: more than any FPDU or fragment of a record can claim to have."""
 
 
 class Windows(Window):
-    """Those of several streams, one behind the other, at positions of their own.
+    """The windows of several streams in one, at shifted positions.
 
-    Looking at one stream after the other costs more than its bytes.
+    Processing the streams one by one costs more than their bytes do.
     """
 
     def __init__(self, windows: Sequence[Window]) -> None:
@@ -584,23 +586,23 @@ _NONE = np.zeros(0, STRETCH)
 
 
 class PendingBytes:
-    """Stretches in order.  Places are positions in the stream that do not count markers (see ``MarkerGrid``)."""
+    """Stretches in order that are not decoded.  Places are stream positions not counting markers (``MarkerGrid``)."""
 
     def __init__(self) -> None:
         self.grid: MarkerGrid | None = None
-        """Where markers stand; None: there are none, as far as known."""
+        """The markers; None if there are none, as far as known."""
         self._incoming: list[Rows] = []
         self._wire = self._rows = _NONE
-        """As they were in the stream, where it has markers; and without these."""
+        """The rows with markers, if the stream has any; and without them."""
         self._datas: list[Bytes] = []
         self._windows: tuple[Window, Window] | None = None
 
     def __len__(self) -> int:
-        """Stretches that are pending; 0 where nothing is."""
+        """Number of pending stretches; 0 if there are none."""
         return len(self._incoming) or len(self._rows)
 
     def take(self, chunks: list[Chunk]) -> None:
-        """Take what follows in the stream."""
+        """Append what follows in the stream."""
         for data, rows in chunks:
             if not self._datas or self._datas[-1] is not data:
                 self._datas.append(data)
@@ -609,17 +611,17 @@ class PendingBytes:
 
     @property
     def window(self) -> Window:
-        """What waits, without markers."""
+        """The pending bytes without markers."""
         return self._gathered()[0]
 
     @property
     def wire(self) -> Window:
-        """What waits, as it was sent."""
+        """The pending bytes as they were sent."""
         return self._gathered()[1]
 
     @property
     def datas(self) -> list[Bytes]:
-        """What the rows of both windows refer to; never changed in place."""
+        """The data that the rows of both windows refer to; never changed in place."""
         return self._datas.copy()
 
     def _gathered(self) -> tuple[Window, Window]:
@@ -637,18 +639,18 @@ class PendingBytes:
         return self._windows
 
     def set_grid(self, grid: MarkerGrid) -> None:
-        """There are markers in all that is pending and in what follows; what lies before the first is dropped."""
+        """Remove markers from all pending and later bytes; drops what precedes the first FPDU."""
         self._wire = self.window.rows
         self._rows = without_markers(self._wire, grid)
         self.grid = grid
         self._windows = None
 
     def in_stream(self, places: Int64s) -> Int64s:
-        """Positions in the stream of places where FPDUs begin or end."""
+        """Stream positions of places where FPDUs begin or end."""
         return places if self.grid is None else self.grid.start(places)
 
     def read_fpdu(self, start: int, ulpdu_length: int) -> bytes | None:
-        """A whole FPDU as sent; None where some of it was not captured."""
+        """A whole FPDU as sent; None if not all of it was captured."""
         end = start + fpdu_bytes(ulpdu_length)
         if self.grid is not None:
             start, end = self.grid.start(start), self.grid.start(end)
@@ -656,7 +658,7 @@ class PendingBytes:
         return data if len(data) == end - start else None
 
     def forget(self, place: int) -> None:
-        """Let go of what lies before a place."""
+        """Drop what precedes a place."""
         window, wire = self._gathered()
         if self.grid is None and place >= window.limit:
             self._rows, self._datas, self._windows = _NONE, [], None
@@ -676,7 +678,7 @@ class PendingBytes:
 def without_markers(rows: Rows, grid: MarkerGrid) -> Rows:
     """STRETCH rows without the markers in them, at places instead of positions.
 
-    What lies before ``grid.base`` is dropped.
+    Drops what precedes ``grid.base``.
     """
     start = rows["at"]
     owner, low, high = grid.data(np.maximum(start, grid.base), start + rows["length"])

@@ -1,4 +1,4 @@
-"""One TCP connection that is iWARP, or may be: both directions, and the Operations that they make."""
+"""One TCP connection that is iWARP, or may be: both directions, and the Operations they make."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from .stream import REORDERED, SegmentClock, received
 
 KEPT_FRAMES = 1 << 12
 UNDECIDED = 64
-"""FPDUs after which it is settled which side is the active one."""
+"""FPDUs after which the active side is decided."""
 
 
 def record_startup(end: Endpoint, startup: Startup) -> None:
-    """What a Request or Reply says of its sender."""
+    """Note in an Endpoint what its Request or Reply says."""
     mpa = startup.mpa
     end.private_data, end.private_data_truncated = mpa.private_data, not mpa.complete
     end.private_data_frame = startup.frame
@@ -43,7 +43,7 @@ def record_startup(end: Endpoint, startup: Startup) -> None:
 def agree(directions: Sequence[IwarpDirection], active: int, final: bool) -> bool:
     """Settle markers and CRCs, once Request and Reply were seen or are known to be missing (RFC 5044, 7.1.1).
 
-    False: wait for more.
+    False means: wait for more.
     """
     if any(direction.framing.awaiting for direction in directions) or not _bases_known(directions, active, final):
         return False
@@ -64,9 +64,9 @@ def agree(directions: Sequence[IwarpDirection], active: int, final: bool) -> boo
 
 
 def _bases_known(directions: Sequence[IwarpDirection], active: int, final: bool) -> bool:
-    """Find where a direction's FPDUs begin whose Request or Reply was not captured; False: wait for more.
+    """Find where a direction's FPDUs begin if its Request or Reply was not captured; False means: wait for more.
 
-    The active side speaks first in full operation, when it has received all of the Reply and nothing behind it
+    The active side sends first in full operation, when it has received all of the Reply and nothing after it
     (RFC 5044, 7.1.3).
     """
     requesting, replying = directions[active].framing, directions[1 - active].framing
@@ -82,8 +82,8 @@ def _bases_known(directions: Sequence[IwarpDirection], active: int, final: bool)
 
 
 def count_requests(fpdus: Sequence[tuple[int, Fpdus]], reader: SendReader) -> tuple[list[int], list[int]]:
-    """Requests that show that this direction is the active side's: its own, and callbacks in the other direction; and
-    requests in the other direction that may be callbacks."""
+    """By direction: requests that show that it is the active side's, namely its own and callbacks in the other
+    direction; and requests in the other direction that may be callbacks."""
     counts, maybe = [0, 0], [0, 0]
     for direction, block in fpdus:
         rows = block.rows
@@ -103,10 +103,10 @@ def infer_active(
     ports: tuple[int, int], service: frozenset[int], fpdus: Sequence[tuple[int, Fpdus]], final: bool,
     reader: SendReader = NO_READER,
 ) -> tuple[int, str] | None:  # fmt: skip
-    """The direction of the active side where no Request or Reply was captured, nor a SYN, and why; None: wait for more.
+    """The direction of the active side, and why, if no Request, Reply or SYN was captured; None means: wait for more.
 
-    ``service``: ports of passive sides; ``fpdus``: by direction, all that there were.  Requests
-    count before transfers: the active side may answer a request of the passive one by an RDMA Write.
+    ``service``: ports of passive sides; ``fpdus``: all so far, by direction.  Requests count before transfers, as the
+    active side may answer a request of the passive side with an RDMA Write.
     """
     for direction in (0, 1):
         if ports[direction] in service and ports[1 - direction] not in service:
@@ -131,32 +131,32 @@ def infer_active(
 
 @dataclass(slots=True)
 class Lifetime:
-    """Where in the capture a TCP connection was seen."""
+    """When a TCP connection was seen in the capture."""
 
     until: int | None = None
-    """The first frame of the next one between the same ports."""
+    """The first frame of the next connection between the same ports."""
     first: tuple[int, int] | None = None
-    """Frame and time of the SYN, or of the first segment that was taken."""
+    """Frame and time of the SYN, or of the first segment taken."""
     last: tuple[int, int] = (0, 0)
     segments: int = 0
     data_segments: int = 0
     """Those with payload."""
     earlier: int = 0
-    """Segments of the set-up that were passed over before any was known to be one of iWARP."""
+    """Segments of the set-up that came before it was known to be iWARP."""
     opened_by: int | None = None
     """The direction of the SYN."""
     closed: bool = False
-    """A FIN or a reset was seen."""
+    """Whether a FIN or a reset was seen."""
     handshake: tuple[int, int | None] | None = None
-    """Nanoseconds from the SYN to its answer, and from there to the acknowledgement."""
+    """Nanoseconds from the SYN to the SYN-ACK, and from there to the ACK."""
 
     @property
     def since(self) -> int:
-        """Its first frame; 0 where there is none so far."""
+        """Its first frame; 0 before that."""
         return 0 if self.first is None else self.first[0]
 
     def extend(self, rows: Rows, members: Int64s) -> None:
-        """Take ``members``, indices of SEGMENT rows: it lasts until the last of them."""
+        """Count ``members``, indices of SEGMENT rows, as the latest segments."""
         self.segments += len(members)
         self.data_segments += int(np.count_nonzero(rows["length"][members]))
         first, last = ((int(rows["frame"][index]), int(rows["time"][index])) for index in members[[0, -1]].tolist())
@@ -168,13 +168,13 @@ Fed = tuple["TcpConnection", Int64s]
 
 
 class TcpConnection:
-    """Directions are 0 and 1 as the observer counts them; ``active`` is the one that the active side sends."""
+    """Directions are 0 and 1 as the observer counts them; ``active`` is the direction that the active side sends."""
 
     def __init__(
         self, key: tuple[int, int], names: tuple[str, str], ports: tuple[int, int], service: frozenset[int],
         reader: SendReader = NO_READER, records: RecordReader | None = None, datagrams: bool = False,
     ) -> None:  # fmt: skip
-        """``records``: it is no iWARP, but carries records, which this reads; ``datagrams``: those of UDP."""
+        """``records``: reads the records of a connection that is not iWARP; ``datagrams``: it is UDP."""
         self.key = key
         """The two ends, as the observer counts them."""
         self.names = names
@@ -185,35 +185,35 @@ class TcpConnection:
         self.transport = "UDP" if datagrams else "TCP" if self.records else "iWARP"
         self._paired_by = "UDP" if datagrams else "TCP"
         self.placed: dict[int, int] = {}
-        """Of datagrams, the last of them: where in the stream each frame has its own."""
+        """UDP: the stream positions of the latest datagrams, by frame."""
         framing = partial(DatagramFraming if datagrams else RecordFraming, records) if records is not None else Framing
         self.directions = IwarpDirection(framing()), IwarpDirection(framing())
         self.lifetime = Lifetime()
         self.active: int | None = None
         self.connection: Connection | None = None
-        """None before it is known to be iWARP, and which side is the active one."""
+        """None until it is known to be iWARP, and which side is the active one."""
         self.health = IwarpHealth(self.directions)
         self.listener: Callable[[TcpConnection, int, Fpdus], None] | None = None
         """Called with the FPDUs of a direction as they are taken."""
         self._evidence: tuple[str, ...] = ()
-        """Why the active side is taken for it, where no MPA Request was captured."""
+        """Why the active side was inferred, if no MPA Request was captured."""
         self._counted = 0, 0
-        """Packets and segments that ``uncounted`` gave."""
+        """Packets and segments returned by ``uncounted`` so far."""
         self._agreed = False
-        """Markers and CRCs are settled, as far as Request and Reply settle them."""
+        """Markers and CRCs are settled as far as Request and Reply settle them."""
         self._unassigned: list[tuple[int, Fpdus]] = []
-        """FPDUs by direction, before it is known which end is the active side."""
+        """FPDUs by direction, until the active side is known."""
         self._unassembled: list[tuple[int, int, Fpdus, Fragment]] = []
-        """``(order, direction, FPDUs, which of them)``."""
+        """``(order, direction, FPDUs, a fragment of them)``."""
         self._fresh: list[tuple[int, Fpdus]] = []
-        """FPDUs by direction, that were not divided into messages."""
+        """FPDUs by direction, not divided into messages so far."""
         self._disordered = 0
         """As of ``Connection``."""
         self._closings: list[tuple[int, int, int, str]] = []
         """``(frame, time, direction, 'FIN' or 'RST')``."""
 
     def begin(self, direction: int, row: Rows, request: bool) -> None:
-        """A segment (one row in an array) of a direction begins with an MPA Request or Reply."""
+        """Start a direction whose segment (one row in an array) begins with an MPA Request or Reply."""
         mine, other = self.directions[direction], self.directions[1 - direction]
         seq = int(row["seq"][0])
         mine.stream.start(seq)
@@ -223,13 +223,13 @@ class TcpConnection:
             ack = int(row["ack"][0])
             other.stream.start(ack)
         if not request and other.stream.next is not None:
-            # What the active side sent so far is its Request, which is not in this capture.
+            # The active side sent its Request so far, which is not in this capture.
             other.framing.begin(int(row["ack"][0]))
         self.active = direction if request else 1 - direction
 
     def begin_records(self, direction: int, row: Rows, first: int | None) -> None:
-        """A segment (one row in an array) of a direction begins with a record; ``first``: sequence number behind the
-        SYN of the active side, where that opened the connection in this capture."""
+        """Start a direction whose segment (one row in an array) begins with a record; ``first``: sequence number after
+        the SYN of the active side, if the capture has that."""
         seq = int(row["seq"][0])
         if first is not None and self.active is not None:
             self._start(self.active, first)
@@ -239,19 +239,19 @@ class TcpConnection:
             self._start(direction, seq)
 
     def _start(self, direction: int, seq: int) -> None:
-        """The first record of a direction begins there."""
+        """Set where the first record of a direction begins."""
         self.directions[direction].stream.start(seq)
         self.directions[direction].framing.begin(seq)
 
     def fail(self, active: int, how: str, frame: int, time: int) -> None:
-        """The SYN of the active side came to nothing."""
+        """Add a connection that ended at once: the SYN of the active side failed."""
         self.active = active
         self._connect(active)
         self._ended(how, frame, time)
 
     def expect_startup(self, active: int, first: int, answered: int | None) -> None:
-        """The connection opened in this capture; ``first``, ``answered``: sequence numbers behind the SYN of the active
-        side and of the passive one."""
+        """Expect Request and Reply, as the capture has the connection's beginning; ``first``, ``answered``: sequence
+        numbers after the SYNs of the active and the passive side."""
         self.directions[active].stream.start(first)
         if answered is not None:
             self.directions[1 - active].stream.start(answered)
@@ -259,28 +259,28 @@ class TcpConnection:
             direction.framing.awaiting = True
 
     def mark(self, frame: int) -> str:
-        """What is odd about a segment; '' where nothing is."""
+        """What is unusual about a segment; '' for nothing."""
         marks = (direction.stream.retransmissions.marks.get(frame, "") for direction in self.directions)
         return next(filter(None, marks), "")
 
     @property
     def packets(self) -> int:
-        """MPA Requests and Replies and FPDUs."""
+        """Number of MPA Requests, Replies and FPDUs."""
         return sum(direction.packets for direction in self.directions)
 
     @property
     def confirmed(self) -> bool:
-        """It is iWARP, or carries records."""
+        """It is known to be iWARP, or to carry records."""
         return self.records or self.packets > 0
 
     @property
     def awaits_startup(self) -> bool:
-        """A Request or a Reply may still come."""
+        """Whether a Request or a Reply may still come."""
         return any(direction.framing.awaiting for direction in self.directions)
 
     @property
     def waiting(self) -> bool:
-        """Something waits behind a gap."""
+        """Whether something waits behind a gap."""
         return any(direction.stream.waits for direction in self.directions)
 
     def uncounted(self) -> tuple[int, int]:
@@ -294,9 +294,9 @@ class TcpConnection:
         return self.health.result(self.connection)._replace(handshake=self.lifetime.handshake)
 
     def feed(self, data: Bytes, rows: Rows, forward: Rows, runs: list[Run] | None = None) -> Delivered:
-        """Take SEGMENT rows of one batch in capture order, and which of them are of direction 0.
+        """Take SEGMENT rows of one batch in capture order; ``forward``: which are of direction 0.
 
-        Where ``runs`` is given, plain Sends are put there as long as nothing is lost or retransmitted.
+        With ``runs``, ordinary Operations go there instead, unless something is lost or retransmitted.
         """
         ready: Delivered = []
         members = np.arange(len(rows))
@@ -307,8 +307,8 @@ class TcpConnection:
         return ready
 
     def until_judged(self, data: Bytes, rows: Rows, forward: Rows, members: Int64s) -> int:
-        """How many of ``members``, indices of SEGMENT rows, go up to one with which a Request or Reply may be known to
-        be missing."""
+        """How many of ``members``, indices of SEGMENT rows, to process before judging whether a Request or Reply is
+        missing."""
         waiting = [number for number, direction in enumerate(self.directions) if direction.framing.awaiting]
         waits = any(self.directions[number].stream.waits for number in waiting)
         left = REORDERED + 1 - self.lifetime.segments
@@ -316,12 +316,12 @@ class TcpConnection:
             return len(members)
         first = members[: max(1, left)]
         sides = first[forward[first]], first[~forward[first]]
-        # As a rule both are there, whole and in order.
+        # Usually both are there, whole and in order.
         there = (self.directions[number].starts_up(data, take(rows, sides[number])) for number in waiting)
         return len(first) if waits or not all(there) else len(members)
 
     def note(self, rows: Rows, forward: Rows, members: Int64s, sent: tuple[Sent, Sent]) -> list[SegmentClock]:
-        """Of SEGMENT rows ``members`` come, as ``feed`` takes them; it is known what either direction ``sent``."""
+        """Note that ``members`` of SEGMENT rows come; ``sent``: by direction, what they send."""
         lifetime, before = self.lifetime, self.lifetime.segments
         lifetime.extend(rows, members)
         for mine in sent:
@@ -337,7 +337,7 @@ class TcpConnection:
         return [SegmentClock(before, rows, members, mine.acked, mine.answers) for mine in sent]
 
     def take(self, fpdus: Sequence[tuple[int, Sequence[Fpdus]]], final: bool = False) -> Sequence[tuple[int, Fpdus]]:
-        """Take FPDUs by direction; gives those that are to be divided into messages."""
+        """Take FPDUs by direction; returns those to divide into messages."""
         for number, parts in fpdus:
             for part in parts:
                 self._take(number, part)
@@ -345,7 +345,7 @@ class TcpConnection:
         return self._fresh
 
     def idle(self, now: int) -> Delivered:
-        """Nothing came up to ``now``, in nanoseconds."""
+        """Release what waited long enough: nothing came up to ``now`` (ns)."""
         held = self.unsettled
         last = np.zeros(1, SEGMENT)
         last["frame"], last["time"] = self.lifetime.last[0], now
@@ -355,7 +355,7 @@ class TcpConnection:
         return self._advance(final=False, held=held)
 
     def finish(self) -> Delivered:
-        """Nothing more will come."""
+        """Release everything: no more comes."""
         for direction, seen in zip(self.directions, self.health.sends, strict=True):
             direction.framing.feed(direction.stream.give_up(self.lifetime.last[0], seen))
         ready = self._advance(final=True)
@@ -367,13 +367,13 @@ class TcpConnection:
 
     @property
     def started(self) -> int | None:
-        """The frame with which the first MPA Request or Reply was there, where the capture has one."""
+        """The frame that completed the first MPA Request or Reply; None if the capture has none."""
         startups = (direction.framing.startup for direction in self.directions)
         return min((startup.complete for startup in startups if startup is not None), default=None)
 
     @property
     def found(self) -> int:
-        """The frame with which FPDUs were found, where that took a search; 0 where none were."""
+        """The frame that showed FPDUs, if they had to be searched for; 0 otherwise."""
         return min((direction.framing.known for direction in self.directions if direction.framing.known), default=0)
 
     @property
@@ -388,7 +388,7 @@ class TcpConnection:
         return self.deliver(fragments([part for _, part in fresh]), final)
 
     def settled(self, final: bool, held: Sequence[int]) -> list[int]:
-        """Look for Requests and Replies in what was received; gives the directions whose FPDUs can be found then.
+        """Look for Requests and Replies in the received bytes; returns the directions whose FPDUs can then be found.
 
         ``held``: what was ``unsettled`` before.
         """
@@ -411,7 +411,7 @@ class TcpConnection:
         self, divided: Sequence[FragmentColumns], final: bool = False, data: Bytes | None = None,
         runs: list[Run] | None = None,
     ) -> Delivered:  # fmt: skip
-        """The Operations that are complete, by now; ``divided``: the fragments of the FPDUs that were found."""
+        """Make the Operations that are complete by now; ``divided``: fragments of the FPDUs that were found."""
         if self.connection is None:
             return []
         self._count(self.connection)
@@ -428,18 +428,18 @@ class TcpConnection:
         return ready
 
     def _settled(self, number: int) -> bool:
-        """What must be known of a direction before its FPDUs can be found is known, or is not in the capture."""
+        """Whether everything needed to find a direction's FPDUs is known, or is not in the capture."""
         framing, other = self.directions[number].framing, self.directions[1 - number]
         if framing.awaiting:
             return False
         if framing.markers is not None or not other.framing.awaiting:
             return True
-        # Its Request or Reply may be shown late, or be missing.
+        # Its Request or Reply may come late, or be missing.
         return self.lifetime.segments > REORDERED and not other.stream.waits
 
     @property
     def _settled_with(self) -> int:
-        """The frame with which it was known that nothing more is to be waited for."""
+        """The frame from which on nothing more had to be waited for."""
         if self.awaits_startup:
             return self.lifetime.last[0]
         frame = max(direction.framing.shown for direction in self.directions)
@@ -450,7 +450,7 @@ class TcpConnection:
     # Set-up
 
     def _started(self, number: int) -> None:
-        """A Request or Reply was taken from a direction."""
+        """Note a Request or Reply that was taken from a direction."""
         startup = self.directions[number].framing.startup
         assert startup is not None
         self.active = number if startup.mpa.request else 1 - number
@@ -478,7 +478,7 @@ class TcpConnection:
         return connection
 
     def _assign(self, final: bool) -> None:
-        """Find out which side is the active one, where no Request or Reply was captured, nor a SYN."""
+        """Decide which side is the active one, if no Request, Reply or SYN was captured."""
         if not self._unassigned and not any(direction.framing.encrypted for direction in self.directions):
             return
         if self.active is None:
@@ -512,8 +512,8 @@ class TcpConnection:
 
     @property
     def _one_direction(self) -> bool:
-        """The capture has no segment of one end, and the other acknowledges some: the answer to its SYN, or ever more
-        bytes."""
+        """Whether the capture has no segment of one end, while the other end acknowledges some: the SYN-ACK, or more
+        and more bytes."""
         return any(
             not self.health.sends[number]
             and direction.acked is not None
@@ -546,7 +546,7 @@ class TcpConnection:
             connection.unread_from = (other, first) if sender else (first, other)
 
     def open_since(self, sender: int) -> int | None:
-        """The first frame of a message of ``sender`` that is not complete, and may still become so."""
+        """The first frame of a message of ``sender`` that is incomplete but may still be completed."""
         marks: list[int] = []
         for direction in self.directions:
             if direction.sender == sender:
@@ -562,7 +562,7 @@ class TcpConnection:
         return min((since for since in frames if since is not None), default=None)
 
     def _divide(self, divided: Sequence[FragmentColumns], data: Bytes | None, runs: list[Run] | None) -> None:
-        """Make messages of what is ``divided``; plain ones go to ``runs``, but for what waits behind a gap."""
+        """Make messages of the ``divided`` fragments; ordinary ones that do not wait behind a gap go to ``runs``."""
         fresh, self._fresh = self._fresh, []
         waiting, shared = self._waiting_since, _shared_orders(fresh)
         for (number, fpdus), columns in zip(fresh, divided, strict=True):
@@ -586,14 +586,15 @@ class TcpConnection:
             ]
 
     def _open(self, number: int, group: int) -> bool:
-        """Whether the next message of a group in a direction may go on with one that has begun."""
+        """Whether the next message of a group in a direction may continue one that has begun."""
         assembly = self.directions[number].assembly
         fragments_of = (fragment for _, direction, _, fragment in reversed(self._unassembled) if direction == number)
         before = next((fragment for fragment in fragments_of if fragment.group == group), None)
         return not before.last if before is not None else assembly is not None and group in assembly.partial
 
     def _assemble(self, final: bool) -> Delivered:
-        """Messages of both directions, in order, up to the first frame that waits behind a gap in either stream."""
+        """Make messages of both directions, in order, up to the first frame that waits behind a gap in either
+        stream."""
         self._unassembled.sort(key=itemgetter(0))
         waiting = self._waiting_since
         stop = len(self._unassembled)
@@ -627,7 +628,8 @@ class TcpConnection:
 def feed_together(
     data: Bytes, rows: Rows, forward: NDArray[np.bool_], fed: Sequence[Fed], runs: Sequence[list[Run] | None]
 ) -> list[Delivered]:
-    """As ``TcpConnection.feed`` of each connection, of rows up to where ``until_judged`` says; ``runs``: of each."""
+    """``TcpConnection.feed`` for many connections, up to the row that ``until_judged`` gives; ``runs``: by
+    connection."""
     ready = _receive(data, rows, forward, fed)
     framings = [
         tcp.directions[number].framing for (tcp, _), numbers in zip(fed, ready, strict=True) for number in numbers
@@ -645,7 +647,7 @@ def feed_together(
 
 
 def _receive(data: Bytes, rows: Rows, forward: NDArray[np.bool_], fed: Sequence[Fed]) -> list[list[int]]:
-    """Feed the streams; gives of each connection the directions whose FPDUs can be found."""
+    """Feed the streams; returns by connection the directions whose FPDUs can be found."""
     whole, sent = sent_in(data, rows, forward, [Portion(tcp.health, members) for tcp, members in fed])
     held = [tcp.unsettled for tcp, _ in fed]
     clocks = [
@@ -664,7 +666,7 @@ def _receive(data: Bytes, rows: Rows, forward: NDArray[np.bool_], fed: Sequence[
 
 
 def _shared_orders(fresh: Sequence[tuple[int, Fpdus]]) -> list[int]:
-    """Frames in whose places the last of some FPDUs and the first of those behind them in their direction stand."""
+    """Places in the order of events shared by the last of some FPDUs and the first of the next in their direction."""
     last, shared = [-1, -1], list[int]()
     for number, fpdus in fresh:
         orders = fpdus.rows["order"]
