@@ -1,4 +1,4 @@
-"""The line from frames to Rpcs, incremental: feed it FrameBatches, take Rpcs as they end."""
+"""The way from frames to Rpcs, incremental: feed it FrameBatches, take Rpcs as they end."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _ROLES = {CALL: "request", REPLY: "answer"}
 
 
 def read_send(data: Bytes, start: int, end: int, length: int) -> SendEvidence | None:
-    """The XID, whether it is a call or a reply, and the handles that a call advertises."""
+    """What a Send tells about RPC: its XID, whether it is a call or a reply, and the handles that a call advertises."""
     if end - start < 8:
         return None
     header = decode_header(data, start, end, length)
@@ -75,7 +75,7 @@ def _role(header: TransportHeader, data: Bytes, start: int, end: int) -> str:
     if header.procedure == RDMA_NOMSG and not header.problem and header.chunks:
         return "request" if header.reads else "answer" if header.reply else ""
     if header.option is not None:
-        return ""  # Either end may request something of the other.
+        return ""  # Either end may send an option as a request to the other.
     return "" if header.direction is None else _ROLES.get(header.direction, "")
 
 
@@ -85,76 +85,77 @@ RPC_SENDS = SendReader(read_send, "XIDs")
 NFS_RDMA_PORT = 20049
 """RFC 8267, 8."""
 SWEEP = 1_000_000_000
-"""Nanoseconds between two looks at everything that may have waited long enough."""
+"""Nanoseconds between two checks of everything that may have waited long enough."""
 MAX_LEAVING = 1 << 14
-"""Evicted conversations that wait to be asked for."""
+"""Evicted conversations kept until they are asked for."""
 
 
 class Options(NamedTuple):
-    """What the user knows better than the traffic tells."""
+    """Settings for what the traffic alone does not tell."""
 
     ports: frozenset[int] = frozenset({NFS_RDMA_PORT})
     """Service ports that carry RPC-over-RDMA."""
     force: bool = False
-    """Every connection is RPC-over-RDMA."""
+    """Treat every connection as RPC-over-RDMA."""
     contents: bool = True
-    """Keep the payload references of finished Rpcs; without, they are dropped when an Rpc ends."""
+    """Keep the payload references of finished Rpcs; otherwise they are dropped when an Rpc ends."""
     icrc: bool = False
-    """``Analyzer.health`` counts wrong invariant CRCs also of hosts that never send a right one."""
+    """``Analyzer.health`` counts wrong invariant CRCs even of hosts that never send a right one."""
     outstanding: int = MAX_OUTSTANDING
-    """Calls without a reply that are remembered, per connection and direction."""
+    """Unanswered calls that are kept, per connection and direction."""
     answered: int = MAX_ANSWERED
-    """XIDs of answered calls that are remembered, per connection and direction."""
+    """XIDs of answered calls that are kept, per connection and direction."""
     ended: int = 4096
-    """Ended connections that are reported one by one; of earlier ones sums are kept."""
+    """Ended connections that are reported one by one; for older ones only sums are kept."""
     max_connections: int = 1 << 14
-    """Connections in all; beyond that those go that were quiet the longest."""
+    """Connections in all; beyond that those that were silent the longest are evicted."""
     max_addresses: int = 0
-    """Addresses of hosts that are remembered, of each transport; 0: all."""
+    """Host addresses that are kept, per transport; 0: all."""
 
 
 class Analyzer:
-    """Carries all state from batch to batch.  Never raises on what it sees."""
+    """Carries all state from batch to batch.  No input makes it raise."""
 
     traced = ""
-    """'client' or 'server', whose kernel's trace it is fed; '' for frames."""
+    """Host whose kernel's trace is analysed, 'client' or 'server'; '' for frames."""
 
     def __init__(
         self, options: Options | None = None, listener: Callable[[Conversation], Listener | None] | None = None
     ) -> None:
-        """``listener`` makes the one of a new conversation, None for none."""
+        """``listener``: makes the Listener of a new conversation, or returns None for none."""
         self.listener = listener
         self.options = options or Options()
         self.decoder = FrameDecoder(self.options.max_addresses)
         self.addresses = self.decoder.addresses
         self.frames = 0
         self.truncated_frames = 0
-        """Those of which the capture holds only the beginning."""
+        """Frames that the capture truncated."""
         self.dropped_frames = 0
-        """Those that the capture itself says it lost: at the interface, or for want of memory."""
+        """Frames that the capture says it lost: at the interface, or for want of memory."""
         self.time_steps: set[int] = set()
-        """Nanoseconds in which the capture's time stamps count, as it says."""
+        """Resolutions of the capture's time stamps in nanoseconds, as it says."""
         self.packets = 0
         self.skipped: Counter[str] = Counter()
-        """Frames that are no RDMA packet, by what they are."""
+        """Frames that are not RDMA packets, by what they are."""
         self.first_time: int | None = None
-        """Nanoseconds since the epoch, of the first batch; what moments are counted from.  None before any frame."""
+        """Nanoseconds since the epoch: start of the first batch, from which times are counted.  None before any
+        frame."""
         self.earliest_time: int | None = None
         self.last_time: int | None = None
-        """The earliest and the latest of all frames."""
+        """The earliest and the latest time of all frames, ns."""
         self.clock: Clock | None = None
         self._now = 0
-        """Time of the last frame."""
+        """Time of the last frame, ns."""
         self._data: Bytes = np.empty(0, np.uint8)
-        """Of the last batch."""
+        """The bytes of the last batch."""
         self.troubles: list[HostTrouble] = []
-        """Of the hosts, where traces of their kernels are read."""
+        """Troubles of the hosts, if traces of their kernels are read."""
         self.connections: list[Connection] = []
-        """Those that were not evicted, in order of appearance."""
+        """The connections that were not evicted, in order of appearance."""
         self.evicted = Evicted()
         self._leaving: list[Conversation] = []
         self._conversations: dict[int, Conversation] = {}
-        """By connection number; made when first asked for."""
+        """By connection number; made when first needed."""
         self._registry = Registry(self.connections)
         self._observer = RcObserver(self.addresses, self._registry, self.options.ports, self.options.icrc, RPC_SENDS)
         self._iwarp: IwarpObserver | None = None
@@ -162,46 +163,46 @@ class Analyzer:
         self._swept = 0
         self._dispatchers: dict[int, Dispatcher] = {}
         self._unsettled: dict[int, Dispatcher] = {}
-        """Of these those that had something to settle behind the last batch, or to which something happened since."""
+        """Dispatchers with something to settle after the last batch, or with events since."""
         self._numbers = RpcNumbers()
         self._machine = Machine(self._dispatcher, self._open_since)
         self._done = EndedRpcs(self._numbers)
 
     def watch_fpdus(self, watch: Callable[[TcpConnection, int, Fpdus], None]) -> None:
-        """``watch`` is shown the FPDUs of every iWARP connection that begins from now on, and their direction."""
+        """Call ``watch`` with the FPDUs, and their direction, of every iWARP connection that begins from now on."""
         self._watch_fpdus = watch
         if self._iwarp is not None:
             self._iwarp.listener = watch
 
     @property
     def conversations(self) -> list[Conversation]:
-        """One on each of ``connections``, whatever its protocol."""
+        """The conversation on each of ``connections``, whatever its protocol."""
         return [self.conversation(connection) for connection in self.connections]
 
     def conversation(self, connection: Connection) -> Conversation:
-        """What the ends of ``connection`` say to each other."""
+        """The conversation on ``connection``."""
         conversation = self._conversations.get(connection.number)
         if conversation is None:
             conversation = self._conversations[connection.number] = Conversation(connection)
         return conversation
 
     def number_behind(self, connections: int, rpcs: int) -> None:
-        """Before the first batch: so many connections and RPCs have lower numbers than those to come."""
+        """Number connections and RPCs after these; to be called before the first batch."""
         self._registry.last, self._numbers.last = connections, rpcs
 
     @property
     def connections_so_far(self) -> int:
-        """Those that were evicted included."""
+        """Number of connections, including evicted ones."""
         return len(self.connections) + self.evicted.connections
 
     @property
     def iwarp(self) -> IwarpObserver | None:
-        """Who looks at TCP; None before there was any."""
+        """The observer of TCP; None before any TCP was seen."""
         return self._iwarp
 
     @property
     def mirrored(self) -> int:
-        """Packets that were left out, because a mirror of two ports, or a merge of two captures, gives them twice."""
+        """Packets left out because a mirror of two ports, or a merge of two captures, has them twice."""
         return self.skipped[MIRRORED]
 
     @property
@@ -211,12 +212,12 @@ class Analyzer:
 
     @property
     def undecoded(self) -> list[Undecoded]:
-        """What on RPC-over-RDMA connections could not be made sense of, by frame."""
+        """What could not be decoded on RPC-over-RDMA connections, by frame."""
         return sorted(note for dispatcher in self._dispatchers.values() for note in dispatcher.undecoded)
 
     @property
     def unplaced(self) -> dict[int, int]:
-        """Connection number -> RDMA Reads and Writes that no captured call advertised memory for."""
+        """By connection number: RDMA Reads and Writes on memory that no captured call advertised."""
         return {
             number: dispatcher.matching.unplaced_count
             for number, dispatcher in sorted(self._dispatchers.items())
@@ -224,7 +225,7 @@ class Analyzer:
         }
 
     def outstanding(self) -> Iterator[Rpc]:
-        """Calls without a reply so far, of which no Rpc has ended: what they are called is not read yet."""
+        """Calls without a reply so far; their names are not decoded yet."""
         self._machine.open_as_objects(self._numbers)
         for dispatcher in self._dispatchers.values():
             for direction in dispatcher.matching.directions:
@@ -232,13 +233,13 @@ class Analyzer:
                     yield from rpcs
 
     def unanswered(self, before: int) -> Iterator[Rpc]:
-        """Those of them from before that time (ns) whose reply cannot be missing from the capture."""
+        """Outstanding calls from before time ``before`` (ns) whose reply the capture cannot have missed."""
         for rpc in self.outstanding():
             if rpc.first_time < before and not reply_may_be_missing(rpc):
                 yield rpc
 
     def health(self, number: int) -> TransportHealth:
-        """How the transport of connection ``number`` fared, as far as the capture was fed."""
+        """The transport health of connection ``number`` so far."""
         if self._iwarp is not None and number in self._iwarp.connections:
             return self._iwarp.connections[number].transport_health()
         notes = self._observer.notes
@@ -247,20 +248,20 @@ class Analyzer:
         return health.result(self.end_of(health.connection.last_frame), notes.verified)
 
     def rnr_naks(self, number: int) -> int:
-        """How often an end of connection ``number`` said that it was not ready to receive."""
+        """Number of RNR NAKs on connection ``number``."""
         link = self._observer.links.get(number)
         return sum(queue.rnr_count for queue in link.health.retransmissions) if link is not None else 0
 
     def end_of(self, frame: int) -> int:
-        """Nanoseconds: when the capture ended, by its clock as it is from a frame on."""
+        """The end of the capture, ns, by the capture's clock as it runs from ``frame`` on."""
         return self.clock.end(frame) if self.clock is not None else self.last_time or 0
 
     def feed(self, batch: FrameBatch) -> list[Rpc]:
-        """Take a batch, give the Rpcs that ended in it."""
+        """Take a batch; returns the Rpcs that ended in it."""
         return [*self.feed_table(self.decoder.take(batch))] if len(batch) else []
 
     def feed_table(self, decoded: DecodedFrames) -> RpcTable:
-        """The same as a table, of a batch that was decoded by a ``FrameDecoder`` whose addresses are known here."""
+        """``feed`` for a batch that a ``FrameDecoder`` with this Analyzer's addresses decoded; returns a table."""
         batch, packets = decoded.batch, decoded.packets
         self._data = batch.data
         self.frames += len(batch)
@@ -269,7 +270,7 @@ class Analyzer:
         clock, low, high = Clock.of(batch.rows["number"], times), int(times.min()), int(times.max())
         if self.first_time is None or self.earliest_time is None or self.last_time is None:
             self.first_time, self.earliest_time, self.last_time = low, low, high
-        # A capture of several interfaces may have their frames one behind the other.
+        # A capture of several interfaces may have their frames one interface after the other.
         self.earliest_time, self.last_time = min(self.earliest_time, low), max(self.last_time, high)
         self.clock = clock if self.clock is None else self.clock.then(clock)
         self._now = clock.last
@@ -299,9 +300,9 @@ class Analyzer:
         return RpcTable.joined(self._collect(rows), self._evict())
 
     def tick(self, now: int) -> list[Rpc]:
-        """Time has come to ``now`` (ns since the epoch), and nothing older will be fed: let go of what waits for it.
+        """Release what need not wait longer at time ``now`` (ns since the epoch); nothing older will be fed.
 
-        To be called again and again where frames come from a network, which may be silent.
+        To be called regularly while frames come from a network, which may be silent.
         """
         if now - self._swept >= SWEEP:
             self._swept = now
@@ -318,27 +319,27 @@ class Analyzer:
         return [*self._collect(), *self._evict()]
 
     def evicted_since(self) -> list[Conversation]:
-        """Those that were evicted since the last call; no Rpc of them comes any more."""
+        """The conversations evicted since the last call; none of their Rpcs is still to come."""
         leaving, self._leaving = self._leaving, []
         return leaving
 
     @property
     def unpaired_flows(self) -> int:
-        """Flows that wait for the one in the other direction."""
+        """Number of flows that wait for the flow in the other direction."""
         return len(self._observer.unpaired.flows)
 
     def keep_fewer(self, connections: int, ended: int, flows: int) -> None:
-        """New limits from now: ``Options.max_connections``, ``Options.ended``, and flows without a partner."""
+        """Set new limits: ``Options.max_connections``, ``Options.ended``, and unpaired flows."""
         self.options = self.options._replace(max_connections=connections, ended=ended)
         self._observer.max_flows = flows
 
     def _calling(self, connection: Connection) -> bool:
-        """It has open calls."""
+        """Whether a connection has open calls."""
         dispatcher = self._dispatchers.get(connection.number)
         return dispatcher is not None and dispatcher.matching.outstanding > 0
 
     def _evict(self) -> Sequence[Rpc]:
-        """Evict connections, so that memory does not grow with time; gives the Rpcs that thereby ended."""
+        """Evict connections so that memory stays bounded; returns the Rpcs that this ended."""
         options = self.options
         chosen = overdue(self.connections, self._now, options.ended, options.max_connections, self._calling)
         if not chosen:
@@ -372,10 +373,10 @@ class Analyzer:
         return done
 
     def _feed_iwarp(self, decoded: DecodedFrames, runs: list[LinkRun]) -> Sequence[Event]:
-        """The events of iWARP, whose connections have no number yet."""
+        """The events of iWARP connections, which have no numbers yet."""
         observer = self._iwarp
         if observer is None:
-            # Most captures have no TCP in them, and then nothing of iWARP need be loaded.
+            # Most captures have no TCP, so load iWARP only when needed.
             from ..transport.iwarp.observer import IwarpObserver
             from .records import PORTS, RPC_RECORDS
 
@@ -389,7 +390,7 @@ class Analyzer:
         return events
 
     def _count_iwarp(self) -> None:
-        """Count as RDMA what was found to be iWARP since the last call; a connection may be known only at its end."""
+        """Count newly recognised iWARP as RDMA; a connection may be recognised only at its end."""
         if self._iwarp is None:
             return
         packets, segments = self._iwarp.uncounted()
@@ -399,11 +400,11 @@ class Analyzer:
         self.skipped = +self.skipped
 
     def finish(self) -> list[Rpc]:
-        """The input is over: give the rest."""
+        """Release the rest: the input is over."""
         return [*self.finish_table()]
 
     def finish_table(self) -> RpcTable:
-        """The same as a table."""
+        """``finish``, as a table."""
         events: list[Event] = [*self._observer.finish(), *(self._iwarp.finish() if self._iwarp else ())]
         self._count_iwarp()
         events.sort(key=itemgetter(0))
@@ -434,7 +435,7 @@ class Analyzer:
         return dispatcher
 
     def _open_since(self, dispatcher: Dispatcher) -> Sequence[int | None]:
-        """By endpoint, the first frame of a message of it that is not complete."""
+        """By endpoint, the first frame of a message that is still incomplete; None for none."""
         number = dispatcher.conversation.connection.number
         link: RcLink | TcpConnection | None = self._observer.links.get(number)
         if link is None and self._iwarp is not None:
@@ -442,7 +443,7 @@ class Analyzer:
         return (None, None) if link is None else (link.open_since(0), link.open_since(1))
 
     def _collect(self, rows: RpcRows | None = None) -> RpcTable:
-        """The Rpcs that ended since the last call; ``rows``: those that did not become objects."""
+        """The Rpcs that ended since the last call; ``rows``: those that are not objects."""
         done, places = self._done.take()
         links = self._observer.links
         iwarp = self._iwarp.connections if self._iwarp else {}
@@ -470,7 +471,7 @@ _NOTHING = memoryview(b"")
 
 
 def drop_contents(rpc: Rpc) -> None:
-    """Let go of the payloads of an RPC's Operations."""
+    """Free the payloads of an RPC's Operations."""
     for message in (rpc.call, rpc.reply):
         if message is not None:
             message.operation.payload.drop()

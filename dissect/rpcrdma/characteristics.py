@@ -20,23 +20,23 @@ from ..layers.characteristics_codes import (
 from ..named_tuple import NamedTuple
 
 MAX_WORDS = 64
-"""Words of an xcharsubset that are read; the XDR sets no limit, and no message has room for so many characteristics."""
+"""Words of an xcharsubset that are read; the XDR has no limit, but no message has room for so many characteristics."""
 
 
 class InitXch(NamedTuple):
-    """ROPT_INITXCH: the characteristics that its sender has (xcharext-02, 4.1)."""
+    """ROPT_INITXCH: the sender's characteristics (xcharext-02, 4.1)."""
 
     start: tuple[Characteristic, ...] = ()
     nochange: frozenset[int] = frozenset()
-    """Positions in ``start`` of those that are not expected to change."""
+    """Positions in ``start`` of characteristics that are not expected to change."""
     problem: str = ""
-    """Why it could not be decoded to its end, or what is behind that; what comes before it stands above."""
+    """Why decoding stopped, or what follows the end; the fields have everything before that."""
     truncated: bool = False
-    """The problem is that the capture ends before the message does."""
+    """The problem is that the capture truncated the message."""
 
 
 class ReqXch(NamedTuple):
-    """ROPT_REQXCH: the values its sender would like its peer to have (xcharext-02, 4.2)."""
+    """ROPT_REQXCH: the values that the sender would like its peer to have (xcharext-02, 4.2)."""
 
     want: tuple[Characteristic, ...] = ()
     problem: str = ""
@@ -44,7 +44,7 @@ class ReqXch(NamedTuple):
 
 
 class RespXch(NamedTuple):
-    """ROPT_RESPXCH: what becomes of the wishes of a ROPT_REQXCH, by their positions there (xcharext-02, 4.3)."""
+    """ROPT_RESPXCH: the answers to the wishes of a ROPT_REQXCH, by their positions there (xcharext-02, 4.3)."""
 
     done: frozenset[int] = frozenset()
     rejected: frozenset[int] = frozenset()
@@ -54,17 +54,17 @@ class RespXch(NamedTuple):
 
 
 class UpdXch(NamedTuple):
-    """ROPT_UPDXCH: a characteristic of its sender has changed (xcharext-02, 4.4).  None: not there."""
+    """ROPT_UPDXCH: a characteristic of the sender has changed (xcharext-02, 4.4).  None: missing."""
 
     now: Characteristic | None = None
     pending_clear: bool | None = None
-    """The change that the peer requested is no longer pending."""
+    """The change requested by the peer is no longer pending."""
     problem: str = ""
     truncated: bool = False
 
 
 class UnknownOption(NamedTuple):
-    """An rdma_opttype that no document here defines, with its rdma_optinfo as far as captured."""
+    """An rdma_opttype that no known document defines, with its rdma_optinfo as captured."""
 
     option: int
     data: bytes
@@ -80,11 +80,11 @@ NOUNS: dict[int, type[Any]] = {
     ROPT_RESPXCH: RespXch,
     ROPT_UPDXCH: UpdXch,
 }
-"""By option; each takes the fields of its row in OPTIONS in their order, then ``problem`` and ``truncated``."""
+"""By option: made of the fields of its row in OPTIONS, in order, then ``problem`` and ``truncated``."""
 
 
 def selected(subset: Iterable[int], start: Sequence[Characteristic]) -> tuple[str, ...]:
-    """The names that an xcharsubset selects in the xcharspec it is about (xcharext-02, 2.1)."""
+    """The names that an xcharsubset selects in its xcharspec (xcharext-02, 2.1)."""
     return tuple(
         start[position].name if position < len(start) else f"position {position}, where nothing is"
         for position in sorted(subset)
@@ -92,10 +92,10 @@ def selected(subset: Iterable[int], start: Sequence[Characteristic]) -> tuple[st
 
 
 def decode_option(option: int, optinfo: bytes, truncated: bool = False) -> OptionNoun:
-    """Read an rdma_optinfo; ``truncated``: the capture holds only its beginning.
+    """Decode an rdma_optinfo; ``truncated``: the capture has only its beginning.
 
-    Never raises: what stands before the first illegal or missing field is decoded, and ``problem`` names that field
-    and its offset in rdma_optinfo.
+    Never raises: everything before the first illegal or missing field is decoded, and ``problem`` names that field and
+    its offset in rdma_optinfo.
     """
     kind = OPTIONS.get(option)
     if kind is None:
@@ -109,7 +109,7 @@ def decode_option(option: int, optinfo: bytes, truncated: bool = False) -> Optio
         if not problem:
             try:
                 for item in items(reader, field):
-                    decoded.append(item)  # What was found before an error is kept.
+                    decoded.append(item)  # Keep what was decoded before an error.
             except _End as end:
                 problem = str(end)
         values.append(gather(decoded))
@@ -121,11 +121,11 @@ def decode_option(option: int, optinfo: bytes, truncated: bool = False) -> Optio
 
 
 class _End(Exception):
-    """Decoding cannot go on."""
+    """Decoding cannot continue."""
 
 
 class _Reader:
-    """A place in an rdma_optinfo."""
+    """A position in an rdma_optinfo."""
 
     __slots__ = ("at", "data", "ran_out", "truncated")
 
@@ -172,7 +172,7 @@ def _xcharspec(reader: _Reader, field: str) -> Iterator[Characteristic]:
 
 
 def _xcharsubset(reader: _Reader, field: str) -> Iterator[int]:
-    """Bit N mod 32 of word N div 32, counted from the least significant, stands for position N (xcharext-02, 2.1)."""
+    """Bit N mod 32 of word N div 32, from the least significant bit, stands for position N (xcharext-02, 2.1)."""
     count = reader.count(4, field)
     for word in range(min(count, MAX_WORDS)):
         bits = reader.word(field)
@@ -197,4 +197,4 @@ TYPES: dict[str, tuple[Callable[[_Reader, str], Iterator[Any]], Callable[[list[A
     "xcharsubset": (_xcharsubset, frozenset),
     "bool": (_bool, _first),
 }
-"""How a field is read, and what becomes of the items found (xcharext-02, 5.2)."""
+"""By type: how to read a field, and what to make of its items (xcharext-02, 5.2)."""

@@ -23,7 +23,7 @@ _MAX_OFFSET = (1 << 64) - 1
 
 
 class LongReply(NamedTuple):
-    """A reply through a Reply chunk of one segment, by one RDMA Write."""
+    """A reply that one RDMA Write put into a Reply chunk of one segment."""
 
     handle: int
     length: int
@@ -46,44 +46,44 @@ class ReplyChunks(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class ChunkColumns:
-    """The chunks of row RPCs, which are counted from 0 on.
+    """The chunks of row RPCs; their columns are indexed by RPC, segment or Operation.
 
-    At most one Read chunk, one Write chunk and a Reply chunk each, in this order.
+    Each RPC has at most one Read chunk, one Write chunk and a Reply chunk; segments are in this order.
     """
 
     firsts: Int64s
-    """Of each RPC the first of its ``segments``, and one more: where the last ones end."""
+    """Per RPC the index of its first segment; and at the end the number of segments."""
     segments: Rows
     """SEGMENT rows."""
     returned: Int64s
-    """Of each segment the length that the reply returns; -1 where it returns none."""
+    """Per segment the length that the reply returns; -1 if it returns none."""
     used: Int64s
-    """Of each segment the first of its ``operations``, and one more: where the last ones end."""
+    """Per segment the index of its first Operation; and at the end the number of Operations."""
     operations: Sequence[Operation]
     advertised: Int64s
-    """Of each RPC the bytes of the three kinds of chunks, (n, 3)."""
+    """Per RPC the bytes of its Read, Write and Reply chunks, (n, 3)."""
     transferred: Int64s
     reads: Int64s
-    """Of each RPC nanoseconds of its RDMA Reads."""
+    """Per RPC the duration of its RDMA Reads, ns."""
     writes: Int64s
     retransmissions: Int64s
     results: Int64s
-    """Of each RPC whose reply came through the Reply chunk, the first word of its results; of others -1."""
+    """Per RPC the first word of the results, if the reply came through the Reply chunk; else -1."""
 
     @property
     def found(self) -> TransferOperations:
-        """The Operations in the process that found them."""
+        """The Operations, in the process that made them."""
         assert isinstance(self.operations, TransferOperations)
         return self.operations
 
     def counts(self) -> Int64s:
-        """How many segments of the three kinds each RPC has, (n, 3)."""
+        """Number of segments of each RPC by kind of chunk, (n, 3)."""
         rpcs = np.repeat(np.arange(len(self.firsts) - 1), np.diff(self.firsts))
         cells = np.bincount(rpcs * 3 + self.segments["list"], minlength=3 * (len(self.firsts) - 1))
         return cells.reshape(-1, 3)
 
     def chosen(self, rpcs: Int64s) -> ChunkColumns:
-        """Those of some RPCs, which are counted anew."""
+        """The columns of some RPCs, renumbered."""
         segments, firsts = ranges(self.firsts, rpcs)
         operations, used = ranges(self.used, segments)
         return ChunkColumns(
@@ -102,7 +102,7 @@ class ChunkColumns:
 
     @staticmethod
     def joined(parts: Sequence[ChunkColumns]) -> ChunkColumns:
-        """Those of several, which are counted through."""
+        """The columns of several tables as one, renumbered."""
         segments = np.cumsum([0, *(len(part.segments) for part in parts)])
         operations = np.cumsum([0, *(len(part.operations) for part in parts)])
         last = parts[-1]
@@ -119,14 +119,14 @@ class ChunkColumns:
         )
 
     def transfers(self, rpcs: Int64s) -> NDArray[np.bool_]:
-        """Which replies came by one RDMA Write through a Reply chunk of one segment, the only chunk."""
+        """Which RPCs have a Reply chunk of one segment as their only chunk, filled by one RDMA Write."""
         alone = (self.counts()[rpcs] == (0, 0, 1)).all(axis=1) & (self.results[rpcs] >= 0)
         single: NDArray[np.bool_] = alone & (np.diff(self.used)[self.firsts[rpcs]] == 1)
         return single
 
     def places(self, rpcs: Int64s, data: Bytes) -> tuple[Int64s, Int64s, Int64s]:
-        """Where in ``data`` those replies begin, and what is captured of them ends; -1: elsewhere, or in more than one
-        packet.  And how many of their bytes are not captured."""
+        """For RPCs with a ``transfer``: the offsets in ``data`` where the reply begins and its captured bytes end, -1
+        if it is elsewhere or in several packets; and how many of its bytes are not captured."""
         segments = self.firsts[rpcs]
         used, operations = self.used[segments], self.operations
         if isinstance(operations, TransferOperations):
@@ -138,20 +138,20 @@ class ChunkColumns:
         return np.where(inside, starts, -1), np.where(inside, starts + sizes, -1), lacks
 
     def reply_chunks(self, rpcs: Int64s) -> ReplyChunks:
-        """The Reply chunks of RPCs that have a transfer."""
+        """The Reply chunks of RPCs with a ``transfer``."""
         segments = self.firsts[rpcs]
         rows = take(self.segments, segments)
         offsets = rows["offset"].astype(np.uint64)
         return ReplyChunks(rows["handle"], rows["length"], offsets, self.returned[segments])
 
     def long_replies(self, rpcs: Int64s) -> list[LongReply]:
-        """How the replies of RPCs came that have nothing but a Reply chunk."""
+        """The replies of RPCs with a ``transfer``."""
         through = map(self.operations.__getitem__, self.used[self.firsts[rpcs]].tolist())
         columns = [column.tolist() for column in self.reply_chunks(rpcs)]
         return [LongReply(*values) for values in zip(*columns, through, strict=True)]
 
     def complete(self, index: int, rpc: Rpc) -> None:
-        """Give an Rpc that was made as if its Sends had no chunks those of the RPC ``index``."""
+        """Give the chunks of RPC ``index`` to its Rpc, which was made as if its Sends had none."""
         assert rpc.call is not None and rpc.reply is not None
         first, behind = int(self.firsts[index]), int(self.firsts[index + 1])
         rows = self.segments[first:behind]
@@ -192,7 +192,7 @@ class ChunkColumns:
 
 
 class _Joined(MadeSequence[Operation]):
-    """The Operations of several, one behind the other, as they are asked for."""
+    """The Operations of several tables as one sequence, made when accessed."""
 
     def __init__(self, parts: list[Sequence[Operation]], firsts: Int64s) -> None:
         self._parts = parts
@@ -207,13 +207,13 @@ class _Joined(MadeSequence[Operation]):
 
 
 def _through(bounds: Sequence[Int64s], offsets: Int64s, last: Int64s) -> Int64s:
-    """The bounds of several that are counted through, each with one more, which only the last of them keeps."""
+    """Concatenate bounds, each renumbered by its offset; of their final entries only the last one stays."""
     moved = [bound[:-1] + offset for bound, offset in zip(bounds, offsets[:-1].tolist(), strict=True)]
     return np.concatenate([*moved, last[-1:] + offsets[-2]])
 
 
 def ranges(bounds: Int64s, chosen: Int64s) -> tuple[Int64s, Int64s]:
-    """The indices in the ranges that are chosen of those between ``bounds``; and their own bounds."""
+    """The indices within the ``chosen`` ranges between ``bounds``; and the bounds of these ranges among them."""
     sizes = np.diff(bounds)[chosen]
     ends = np.cumsum(sizes)
     within = np.arange(int(sizes.sum())) - np.repeat(ends - sizes, sizes)
@@ -221,7 +221,7 @@ def ranges(bounds: Int64s, chosen: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def note_chunks(rows: Rows, chunks: ChunkColumns) -> None:
-    """What RPC rows say of their chunks."""
+    """Fill in the columns of RPC rows that are derived from chunks."""
     through = rows["chunks"] >= 0
     mine = rows["chunks"][through]
     segments = chunks.counts()[mine]

@@ -1,9 +1,8 @@
 """The chunk lists of many transport headers of version 1 at once, in columns (RFC 8166, 4.3).
 
-``transport_header.decode_header`` reads one header, whatever is in it; a property test holds the two equal.  What is
-read here is what clients and servers nearly always send: Read segments of one Position, one Write chunk, and a Reply
-chunk.
-"""
+``transport_header.decode_header`` reads one header, whatever is in it; a property test holds the two equal.  This
+module reads what clients and servers nearly always send: Read segments of one Position, one Write chunk, and a Reply
+chunk."""
 
 from __future__ import annotations
 
@@ -14,13 +13,13 @@ from ..arrays import Bytes, Int64s, Rows, big_endian_words, gathered
 from ..named_tuple import NamedTuple
 
 READ_LIST, WRITE_LIST, REPLY_CHUNK = range(3)
-"""Where in the header a segment stands."""
+"""Which list or chunk of the header a segment is in."""
 MAX_SEGMENTS = 64
-"""Of one list."""
+"""Segments of one list."""
 _LISTS = 16
 """Offset of the first list in the header."""
 _HIGHEST = 0xFFFFFFFF
-"""Upper half of offsets from which on memory may reach around the end of 64 bits."""
+"""Upper half of offsets with which memory may wrap around the end of 64 bits."""
 
 SEGMENT = np.dtype(
     [
@@ -29,29 +28,29 @@ SEGMENT = np.dtype(
         ("position", "i8"),  # of a Read segment; else 0
         ("handle", "i8"),
         ("length", "i8"),
-        ("offset", "i8"),  # modulo 2^64; from 2^63 on negative
+        ("offset", "i8"),  # modulo 2^64, so negative from 2^63 on
     ]
 )
 
 
 class ChunkLists(NamedTuple):
-    """One row for each Send, but for ``segments``."""
+    """One row per Send, except ``segments``."""
 
     read: NDArray[np.bool_]
-    """The lists were read; where not, the other columns say nothing."""
+    """Whether the lists were read; otherwise the other columns mean nothing."""
     header: Int64s
     """Bytes of the header."""
     counts: Int64s
-    """Segments in the three lists, (n, 3)."""
+    """Number of segments in the three lists, (n, 3)."""
     segments: Rows
-    """SEGMENT rows by Send, and in it as they stand in the header."""
+    """SEGMENT rows, by Send and in the order of the header."""
 
 
 def read_chunk_lists(data: Bytes, at: Int64s, ends: Int64s) -> ChunkLists:
     """Read the lists of the Sends at ``data[at[i]:ends[i]]``, each with at least 28 bytes."""
     walk = _Walk(data, at, ends)
     walk.read_list()
-    # A second Write chunk is none of those that are read here.
+    # Headers with a second Write chunk are not read here.
     walk.present(walk.array(WRITE_LIST), 0)
     walk.array(REPLY_CHUNK)
     segments = np.concatenate(walk.found) if walk.found else np.empty(0, SEGMENT)
@@ -61,7 +60,7 @@ def read_chunk_lists(data: Bytes, at: Int64s, ends: Int64s) -> ChunkLists:
 
 
 class _Walk:
-    """A place in each of the headers."""
+    """A position in each of the headers."""
 
     def __init__(self, data: Bytes, at: Int64s, ends: Int64s) -> None:
         self.data, self.ends = data, ends
@@ -71,12 +70,12 @@ class _Walk:
         self.found: list[Rows] = []
 
     def left(self) -> Int64s:
-        """Those that were read so far."""
+        """The headers that could be read so far."""
         rows: Int64s = self.whole.nonzero()[0]
         return rows
 
     def present(self, rows: Int64s, highest: int = 1) -> Int64s:
-        """Step over the word before optional data; those rows where it says that there is some."""
+        """Step over the word before optional data; returns the rows with data."""
         rows = self._fits(rows, np.full(len(rows), 4))
         word = self._words(rows, 0, 1)[:, 0]
         self.whole[rows[word > highest]] = False
@@ -92,7 +91,7 @@ class _Walk:
         return big_endian_words(gathered(self.data, 4 * count, self.place[rows] + at))
 
     def read_list(self) -> None:
-        """Read segments, each behind a word that is 1; a 0 ends them."""
+        """Read the Read list: segments preceded by a word that is 1, up to a 0."""
         position = np.full(len(self.place), -1)
         rows = self.present(self.left())
         while len(rows):
@@ -108,7 +107,7 @@ class _Walk:
             rows = self.present(rows[self.whole[rows]])
 
     def array(self, kind: int) -> Int64s:
-        """The segments of a chunk, behind their number; gives the rows that have one."""
+        """Read the segments of a chunk, preceded by their number; returns the rows that have the chunk."""
         rows = self.present(self.left())
         rows = self._fits(rows, np.full(len(rows), 4))
         counts = self._words(rows, 0, 1)[:, 0]
@@ -128,7 +127,7 @@ class _Walk:
         return rows
 
     def _add(self, rows: Int64s, kind: int, position: Int64s, words: Int64s) -> None:
-        """``words``: handle, length, and the two halves of the offset."""
+        """Add segments; ``words``: handle, length, and the two halves of the offset."""
         segments = np.empty(len(rows), SEGMENT)
         segments["send"], segments["list"], segments["position"] = rows, kind, position
         segments["handle"], segments["length"] = words[:, 0], words[:, 1]

@@ -1,4 +1,4 @@
-"""Conversation: what the two ends of a connection say to each other, where it is RPC-over-RDMA or another protocol."""
+"""Conversation: what the two ends of a connection say to each other, by RPC-over-RDMA or another protocol."""
 
 from __future__ import annotations
 
@@ -24,50 +24,50 @@ IPOIB = "IP over InfiniBand"
 
 @lru_cache(maxsize=1024)
 def first_private_data(data: bytes) -> PrivateData | None:
-    """The RFC 8797 message in force in the consumer private data ``data``."""
+    """The first RFC 8797 message in consumer private data, which is the one in force; None for none."""
     private_data = find_private_data(data)
     return private_data[0] if private_data else None
 
 
 class DataServerRole(NamedTuple):
-    """Why the server is taken for a data server of pNFS (RFC 8881, 12)."""
+    """Why the server counts as a pNFS data server (RFC 8881, 12)."""
 
     by: str
     """'GETDEVICEINFO', which named its address, or 'file handles of layouts', which READ and WRITE used."""
     metadata_server: str
-    """Address of the server that said so."""
+    """Address of the server whose reply shows it."""
     frame: int
-    """Of its reply."""
+    """Frame of that reply."""
 
 
 @dataclass(slots=True, eq=False)
 class Conversation:
-    """On one connection.  What is asked of it ``frame`` by ``frame`` holds at the end where no frame is given."""
+    """One conversation on a connection.  Methods with ``frame`` tell what holds at it or, without one, at the end."""
 
     connection: Connection
     protocol: str = "unknown"
-    """'rpcrdma', 'rpc' (without RDMA), 'other' (something else was recognised, or nothing fits) or 'unknown' (nothing
-    to judge by)."""
+    """'rpcrdma', 'rpc' (without RDMA), 'other' (something else was recognised, or nothing fits) or 'unknown' (too
+    little to judge)."""
     recognised_by: tuple[str, ...] = ()
-    """Why it is taken for it: 'service port', 'private data', 'header validation', 'RPC inside', 'XIDs called
+    """How the protocol was recognised: 'service port', 'private data', 'header validation', 'RPC inside', 'XIDs called
     and answered', 'forced'."""
     protocol_name: str = ""
     """A guess at a foreign protocol by its port: 'NVMe/RDMA', 'iSER', 'SMB Direct'; or 'IP over InfiniBand', by its
-    service ID or by what all Sends begin with."""
+    service ID or the first bytes of all Sends."""
     credits_requested: tuple[int, int] | None = None
     """Lowest and highest credit value in forward calls."""
     credits_granted: tuple[int, int] | None = None
     """Lowest and highest credit value in forward replies."""
     unmatched_replies: Pair = NONE_OF_EITHER
-    """By caller, the replies that fit none of its calls; those whose call may still come included."""
+    """By caller, replies that fit none of its calls, including those whose call may still come."""
     negotiation: Negotiation = field(default_factory=Negotiation)
     """Version and characteristics, as the messages announce them."""
     traced: str = ""
-    """'client' or 'server', whose kernel's trace tells of it, without the bytes of messages; '' for packets."""
+    """The host whose kernel's trace it is from, 'client' or 'server', without bytes of messages; '' for packets."""
     inline: tuple[int, int] | None = None
-    """Inline thresholds of what the client and the server send, where a trace tells them."""
+    """Inline thresholds of client and server as senders, bytes, if a trace tells them."""
     data_server: DataServerRole | None = None
-    """None: nothing in the capture says that the server is a pNFS data server."""
+    """None: nothing in the capture shows that the server is a pNFS data server."""
 
     def __post_init__(self) -> None:
         if is_ipoib(self.connection.service_id or 0):
@@ -81,27 +81,28 @@ class Conversation:
         return self.protocol in ("rpcrdma", "rpc")
 
     def shows(self, part: str) -> bool:
-        """Whether a part of a latency is seen: of packets every one is, of a server's trace its own and its Reads."""
+        """Whether a part of the latency is visible: with packets every part, in a server's trace only 'server' and
+        'reads'."""
         return not self.traced or (self.traced == "server" and part in ("server", "reads"))
 
     def note_requested(self, credits: int) -> None:
-        """The credit value of a forward call."""
+        """Note the credit value of a forward call."""
         known = self.credits_requested
         if known is None or not known[0] <= credits <= known[1]:
             self.credits_requested = widened(known, credits)
 
     def note_granted(self, credits: int) -> None:
-        """The credit value of a forward reply."""
+        """Note the credit value of a forward reply."""
         known = self.credits_granted
         if known is None or not known[0] <= credits <= known[1]:
             self.credits_granted = widened(known, credits)
 
     def private_data(self, endpoint: int) -> PrivateData | None:
-        """The RFC 8797 message of ``endpoint`` that is in force, the first in its private data."""
+        """The RFC 8797 message of ``endpoint`` in force: the first in its private data."""
         return first_private_data(self.connection.endpoints[endpoint].private_data)
 
     def private_data_known(self, endpoint: int) -> bool:
-        """Whether the capture shows if ``endpoint`` sent an RFC 8797 message."""
+        """Whether the capture tells if ``endpoint`` sent an RFC 8797 message."""
         end = self.connection.endpoints[endpoint]
         if not end.private_data_frame:
             return False
@@ -109,14 +110,14 @@ class Conversation:
 
     @property
     def private_data_seen(self) -> bool:
-        """The private data of both ends are known."""
+        """Whether the private data of both ends is known."""
         return self.private_data_known(0) and self.private_data_known(1)
 
     def inline_threshold(self, sender: int, frame: int | None = None) -> tuple[int, str]:
-        """Largest Send from endpoint ``sender`` in bytes, and where that comes from.
+        """The largest Send from endpoint ``sender`` in bytes, and the source of that value.
 
-        That of a Send in ``frame``, or after all that was seen.  Version 1: RFC 8797, 4.2 and 5.1; version 2: the
-        receive size of the other end.  Where the capture does not tell, the default, and the words say so.
+        It applies to a Send in ``frame``, or after everything seen.  Version 1: RFC 8797, 4.2 and 5.1; version 2: the
+        receive size of the other end.  If the capture does not tell, it is the default, and the source says so.
         """
         threshold, source = self.known_inline_threshold(sender, frame)
         if threshold is None:
@@ -125,7 +126,7 @@ class Conversation:
         return threshold, source
 
     def known_inline_threshold(self, sender: int, frame: int | None = None) -> tuple[int | None, str]:
-        """The same; None where the capture does not tell: the default is assumed only to judge by."""
+        """``inline_threshold`` with None if the capture does not tell, instead of the default."""
         if self.inline is not None:
             return self.inline[sender], "trace"
         if self.negotiation.requested is not None and self.version(frame) != 1:
@@ -139,7 +140,7 @@ class Conversation:
         return min(mine.send_size if mine else theirs.receive_size, theirs.receive_size), "private data"
 
     def version_at(self, frame: int | None = None) -> InForce:
-        """The version settled before ``frame``, or at the end; 0 before there was an answer."""
+        """The version settled before ``frame``, or at the end; 0 before any answer."""
         answer = self.negotiation.answer_before(frame)
         if answer is not None:
             return InForce(answer.version, answer.frame, f"answer in frame {answer.frame}")
@@ -153,16 +154,16 @@ class Conversation:
         return InForce(0, 0, "before the version is settled")
 
     def version(self, frame: int | None = None) -> int | None:
-        """``version_at`` as a number: 0 before there was an answer, None where it is not known."""
+        """``version_at`` as a number: 0 before any answer, None if unknown."""
         answer, asked = self.negotiation.answer_before(frame), self.negotiation.requested
         if answer is not None:
             return answer.version
         return 1 if asked is not None and asked.version == 1 else self.version_at(frame).value
 
     def receive_size(self, endpoint: int, frame: int | None = None) -> InForce:
-        """Bytes of a Send that ``endpoint`` takes before ``frame``, or at the end.
+        """The largest Send in bytes that ``endpoint`` accepts before ``frame``, or at the end.
 
-        Version 2: its Receive Buffer Size (xcharext-02, 3.1), before the version is settled 1024 (version-two-01, 5);
+        Version 2: its Receive Buffer Size (xcharext-02, 3.1), 1024 before the version is settled (version-two-01, 5);
         version 1: its private data (RFC 8797, 5.1).
         """
         if self.inline is not None:
@@ -183,9 +184,9 @@ class Conversation:
         return InForce(private.receive_size, self.connection.endpoints[endpoint].private_data_frame, "private data")
 
     def in_force(self, which: int, endpoint: int, frame: int | None = None) -> InForce:
-        """The value of a transport characteristic that ``endpoint`` has before ``frame``, or at the end.
+        """The value of a transport characteristic of ``endpoint`` before ``frame``, or at the end.
 
-        None where the capture does not tell: a default is given only where an announcement cannot have been missed.
+        None if the capture does not tell: a default is given only if no announcement can have been missed.
         """
         if self.version(frame) == 1:
             return InForce(None, 0, "version 1 has none")
@@ -199,7 +200,7 @@ class Conversation:
         return InForce(CHARACTERISTICS[which].default, 0, "default of version 2")
 
     def thresholds(self, sender: int) -> list[InForce]:
-        """What ``inline_threshold`` says of Sends from ``sender``, each value with the frame that brought it."""
+        """All values of ``inline_threshold`` for Sends from ``sender``, each with the frame from which on it holds."""
         receiver = 1 - sender
         negotiation = self.negotiation
         frames = {answer.frame for answer in negotiation.answers if self.version(answer.frame) != answer.version}
@@ -229,7 +230,7 @@ class Conversation:
         return InForce(announced.characteristic.value, announced.frame, announced.source + doubt)
 
     def _lost(self, frame: int | None) -> str:
-        """Why an announcement before ``frame`` may have been missed; '' where it cannot."""
+        """Why an announcement before ``frame`` may have been missed; '' if it cannot."""
         if not self.connection.start_known:
             return "the capture begins after the connection"
         if self.connection.one_sided:
@@ -246,5 +247,5 @@ class Conversation:
 
 
 def widened(known: tuple[int, int] | None, value: int) -> tuple[int, int]:
-    """The lowest and highest value with another one."""
+    """The lowest and highest value, extended by ``value``."""
     return (value, value) if known is None else (min(known[0], value), max(known[1], value))

@@ -1,4 +1,4 @@
-"""Eviction: which connections are given up, and the sums that stay of them, so that memory does not grow with time."""
+"""Eviction: which connections are dropped so that memory stays bounded, and the sums kept of them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from ..transport.connection import Connection
 from .conversation import Conversation
 
 AWAITED = 30_000_000_000
-"""Nanoseconds of silence for which a reply is expected."""
+"""Nanoseconds of silence during which a reply is still expected."""
 AFTERMATH = 10_000_000_000
-"""Nanoseconds for which an ended connection is kept anyway: something of it may come late."""
+"""Nanoseconds for which an ended connection is kept, as late packets may follow."""
 
 
 @dataclass(slots=True)
@@ -20,14 +20,14 @@ class Evicted:
 
     connections: int = 0
     carriers: int = 0
-    """Those that carried RPC-over-RDMA."""
+    """Connections that carried RPC-over-RDMA."""
     tcp: int = 0
     udp: int = 0
-    """Those that carried RPC without RDMA."""
+    """Connections that carried RPC over TCP, and over UDP."""
     records: int = 0
-    """Fragments of records that these carried."""
+    """Fragments of records on those."""
     refused: int = 0
-    """Those that the server refused."""
+    """Connections that the server refused."""
     packets: int = 0
     segments: int = 0
     fpdus: int = 0
@@ -40,7 +40,7 @@ class Evicted:
     undecoded: int = 0
     unplaced: int = 0
     open_calls: int = 0
-    """Calls without a reply by then; a later reply is an RPC of its own."""
+    """Calls unanswered at eviction; a later reply counts as another RPC."""
 
     def add_sums(self, other: Evicted) -> None:
         for field in fields(self):
@@ -74,10 +74,11 @@ class Evicted:
 def overdue(
     connections: Sequence[Connection], now: int, ended: int, maximum: int, calling: Callable[[Connection], bool]
 ) -> list[Connection]:
-    """Those to evict: of more than ``ended`` that ended, and of more than ``maximum`` in all, the quiet ones.
+    """The connections to evict: the longest silent of those that ended, beyond ``ended``, and of all, beyond
+    ``maximum``.
 
-    Those with open calls (``calling``) stay as long as there are others: their replies may come.  A quarter more
-    than necessary goes at once, so that this is not looked for with every batch.
+    Connections with open calls (``calling``) go last, as replies may come.  A quarter more than necessary is evicted at
+    once, so that the search does not run for every batch.
     """
     if len(connections) <= min(ended, maximum):
         return []

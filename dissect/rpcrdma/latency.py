@@ -1,4 +1,4 @@
-"""Where the time of an RPC went: its two Sends, its RDMA Reads, its RDMA Writes, and the rest.  Nanoseconds."""
+"""The latency of an RPC divided: its two Sends, its RDMA Reads, its RDMA Writes, and the rest.  Nanoseconds."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from .rpcs import Latency, Rpc
 REPLY_EARLIER = "its reply has an earlier time than its call, so its latency is not known"
 FAR_APART = "the times of its call and its reply are more than a century apart, so its latency is not known"
 MAX_LATENCY = 100 * 365 * 86_400 * 10**9
-"""Nanoseconds: beyond a century a clock is wrong, or a time was cut to what 63 bits hold."""
+"""Nanoseconds: beyond a century a clock is wrong, or a time was cut to 63 bits."""
 
 
 class LatencyMoments(NamedTuple):
-    """Moments of an RPC, nanoseconds, ascending; between them is the server's time."""
+    """Points in time of an RPC, ns, ascending; the time between the parts is the server's."""
 
     begin: int
     sent: int
     """Last packet of the call's Send."""
     read: int
     read_end: int
-    """First and last moment of its RDMA Reads; ``sent`` where there are none."""
+    """First and last packet of its RDMA Reads; ``sent`` without any."""
     written: int
     written_end: int
-    """Of its RDMA Writes behind them; ``read_end`` where there are none."""
+    """First and last packet of its RDMA Writes after those; ``read_end`` without any."""
     answering: int
     """First packet of the reply's Send."""
     end: int
 
 
 def latency(rpc: Rpc, call: Operation, reply: Operation) -> Latency | None:
-    """Split the time between the call's first packet and the reply's last; the parts add up.
+    """Divide the time between the call's first packet and the reply's last into parts that add up.
 
-    None, with a note, where the capture's times contradict the order of call and reply.
+    None, with a note, if the capture's times contradict the order of call and reply.
     """
     begin, end = call.first_time, reply.last_time
     if end - begin > MAX_LATENCY:
@@ -51,7 +51,7 @@ def latency(rpc: Rpc, call: Operation, reply: Operation) -> Latency | None:
 
 
 def phases(rpc: Rpc, call: Operation, reply: Operation) -> LatencyMoments:
-    """When the parts of the latency begin and end, of an RPC whose latency is known."""
+    """When the parts of the latency begin and end; the RPC's latency must be known."""
     begin, end = call.first_time, reply.last_time
     sent = min(max(call.last_time, begin), end)
     answering = min(max(reply.first_time, sent), end)
@@ -66,7 +66,7 @@ def phases(rpc: Rpc, call: Operation, reply: Operation) -> LatencyMoments:
 
 
 def _span(operations: list[Operation], begin: int, end: int) -> tuple[int, int]:
-    """The first and the last moment of these between ``begin`` and ``end``."""
+    """The first and the last time of these Operations, limited to [begin, end]."""
     if not operations:
         return begin, begin
     first = min(max(min([operation.first_time for operation in operations]), begin), end)

@@ -1,4 +1,4 @@
-"""Listeners: what is called on the events of one conversation, as they happen and in their order."""
+"""Listeners: called on the events of one conversation, as they happen and in order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .rpcs import Rpc
 
 
 class RowSends(NamedTuple):
-    """Calls and replies of a connection that can be rows, a row each."""
+    """Calls and replies of a connection that can be rows, in columns."""
 
     caller: Int64s
     procedure: Int64s
@@ -27,86 +27,86 @@ class RowSends(NamedTuple):
     truncated: NDArray[np.bool_]
     chunked: NDArray[np.bool_]
     long: NDArray[np.bool_]
-    """All of its chunks is a Reply chunk of one segment: it is a call, or a reply that came through it."""
+    """The only chunk is a Reply chunk of one segment: a call that offers it, or a reply that came through it."""
     service: Int64s
-    """Of the RPCSEC_GSS credential of a call; 0 for none."""
+    """Of the RPCSEC_GSS credential of a call; 0 without one."""
     data: Bytes
     arguments: Int64s
     """Offset of a call's arguments in ``data``."""
     end: Int64s
-    """Offset of its end."""
+    """Offset of the end of its captured bytes."""
 
 
 class SentRows(NamedTuple):
-    """Calls and replies that are rows, in columns, one after the other as they were sent."""
+    """Calls and replies that are rows, in columns, in the order in which they were sent."""
 
     is_call: NDArray[np.bool_]
     caller: Int64s
     number: Int64s
-    """Of the RPC."""
+    """Number of the RPC."""
     frame: Int64s
     time: Int64s
     xid: Int64s
     credits: Int64s
     call_frame: Int64s
-    """Of the call."""
+    """Frame of the call."""
     handle: Int64s
-    """Of the first segment of a message's chunks; -1 for none."""
+    """Handle of the first segment of the message's chunks; -1 without any."""
 
     def chosen(self, mask: NDArray[np.bool_]) -> SentRows:
-        """Those for which ``mask`` is true."""
+        """The rows for which ``mask`` is true."""
         return SentRows._make([column[mask] for column in self])
 
 
 class Listener:
-    """The events of one conversation.  Messages are objects, but for those that it takes as rows."""
+    """Takes the events of one conversation.  Messages come as objects, unless it takes them as rows."""
 
     takes_rows = False
-    """All that can be, but for those with RPCSEC_GSS."""
+    """Whether messages come as rows where possible, except with RPCSEC_GSS."""
     reads_bytes = True
-    """Of those none whose bytes the capture truncated."""
+    """Whether it reads bytes: then truncated messages do not come as rows."""
     whole_transfers = False
-    """Of RPCs with chunks only those whose reply came by one RDMA Write through a Reply chunk of one segment, the only
-    chunk, and invalidates no other memory."""
+    """Whether, of RPCs with chunks, only those come as rows whose only chunk is a Reply chunk of one segment, filled by
+    one RDMA Write, and whose reply invalidates no other memory."""
 
     def call_sent(self, rpc: Rpc) -> None:
         """A call was sent."""
 
     def reply_sent(self, rpc: Rpc) -> None:
-        """A reply; ``rpc.call`` is None where its call is not in the capture."""
+        """A reply was sent; ``rpc.call`` is None if its call is not in the capture."""
 
     def rpc_ended(self, rpc: Rpc) -> None:
-        """An Rpc as it stays, perhaps without a reply."""
+        """An Rpc ended, perhaps without a reply; it does not change any more."""
 
     def other_sent(self, sender: int, message: Message) -> None:
-        """A message that is neither call nor reply, or too short to be known as either."""
+        """A message was sent that is neither call nor reply, or too short to tell."""
 
     def headless_sent(self, operation: Operation) -> None:
-        """A Send whose first packet is not in the capture."""
+        """A Send whose first packet is not in the capture was sent."""
 
     def data_transferred(self, operation: Operation) -> None:
-        """An RDMA Read or Write was issued, but on the memory of calls that are rows."""
+        """An RDMA Read or Write was issued, except on memory of calls that are rows."""
 
     def rows_wanted(self, sends: RowSends, names: RpcNames) -> NDArray[np.bool_]:
-        """Before a batch: which messages it takes as rows."""
+        """Which messages of the next batch it takes as rows."""
         wanted: NDArray[np.bool_] = (sends.service == 0) & self.takes_rows & ~(sends.truncated & self.reads_bytes)
         return wanted
 
     def rows_sent(self, rows: SentRows) -> None:
-        """These were sent; each reply to a call that is a row, too."""
+        """These messages were sent; replies to calls that are rows are among them."""
 
     def row_made(self, rpc: Rpc) -> None:
-        """What was sent as a row is an object from now on: a call, or with its reply."""
+        """A call that was sent as a row, perhaps with its reply, is an object from now on."""
 
     def rows_ended(self, rows: Rows, rpcs: RpcRows | None) -> None:
-        """The batch is over; ``rows``: of the RPCs that ended in it and were not made objects, by their calls.
+        """The batch is over; ``rows``: the RPCs that ended in it as rows, ordered by their calls.
 
-        ``rpcs``: what they are rows of; None where there are none.
+        ``rpcs``: what they are rows of; None if there are none.
         """
 
 
 class Listeners(Listener):
-    """Several on the same conversation."""
+    """Several listeners on the same conversation."""
 
     def __init__(self, *listeners: Listener) -> None:
         self.listeners = listeners

@@ -11,7 +11,7 @@ from .rpcs import Reassembled, Rpc
 
 
 class CalledProcedure(NamedTuple):
-    """What a reply is decoded by: the call's."""
+    """What a call says that is needed to decode its reply."""
 
     program: int | None
     version: int | None
@@ -39,7 +39,7 @@ class DecodedMessage(NamedTuple):
 
 
 def decoded_call(rpc: Rpc, max_nodes: int = MAX_NODES) -> DecodedMessage | None:
-    """None where there is no call, or none that is an RPC message."""
+    """The call as a tree; None without a call, or if it is not known to be an RPC message."""
     message = reassembled_call(rpc)
     return None if message is None else DecodedMessage(message, call_tree(_sparse(message), max_nodes))
 

@@ -1,4 +1,4 @@
-"""Message: one RPC-over-RDMA message, that is a transport header and the Payload stream behind it."""
+"""Message: one RPC-over-RDMA message, a transport header and the Payload stream that follows it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Segment(NamedTuple):
 
 
 class ReadChunk(NamedTuple):
-    """Read segments of one Position that stand together in the Read list (RFC 8166, 3.4.5)."""
+    """Consecutive Read segments of the Read list with the same Position (RFC 8166, 3.4.5)."""
 
     position: int
     segments: tuple[Segment, ...]
@@ -42,11 +42,11 @@ class WriteChunk(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class TransportHeader:
-    """An RPC-over-RDMA header, as far as the captured bytes go (RFC 8166, 4; version-two-01, 4)."""
+    """An RPC-over-RDMA header, as far as captured (RFC 8166, 4; version-two-01, 4)."""
 
     xid: int
     version: int
-    """NO_RDMA where there is none."""
+    """NO_RDMA without a header."""
     credits: int | None
     procedure: int | None
     reads: tuple[ReadChunk, ...] = ()
@@ -57,17 +57,17 @@ class TransportHeader:
     supported: tuple[int, int] | None = None
     """RDMA_ERR_VERS: lowest and highest version."""
     length: int = 0
-    """Header bytes; the Payload stream starts behind them."""
+    """Header bytes; the Payload stream follows."""
     problem: str = ""
-    """Why the header could not be decoded to its end, '' where it could."""
+    """Why the header could not be decoded to its end; '' if it could."""
     truncated: bool = False
-    """The problem is that the capture ends before the header does, not the header itself."""
+    """The problem is not the header, but that the capture ends before it does."""
     direction: int | None = None
     """Version 2: rdma_direction or rdma_optdir, 0 CALL or 1 REPLY.  An RDMA2_ERROR has none."""
     option: int | None = None
     """RDMA2_OPTIONAL: rdma_opttype."""
     optinfo: bytes = b""
-    """RDMA2_OPTIONAL: rdma_optinfo, as far as captured; ``characteristics.decode_option`` reads it."""
+    """RDMA2_OPTIONAL: rdma_optinfo, as captured; ``characteristics.decode_option`` reads it."""
 
     @property
     def reduced(self) -> list[tuple[int, int]]:
@@ -90,21 +90,21 @@ class Message:
     header: TransportHeader
     data: memoryview
     start: int
-    """Of the inline Payload stream, in ``data``."""
+    """Offset in ``data`` of the inline Payload stream."""
     end: int
-    """End of the captured inline Payload stream, in ``data``."""
+    """Offset in ``data`` of the end of the captured inline Payload stream."""
     inline_length: int
-    """Bytes of the inline Payload stream on the wire; more than captured where the frame is truncated."""
+    """Bytes of the inline Payload stream on the wire; more than captured if the frame is truncated."""
 
     def detach(self) -> None:
-        """Hold a copy of the bytes, not the batch of frames that they came in."""
+        """Copy the bytes, so that the batch of frames they came in can be freed."""
         self.operation.payload.detach()
         self.data = memoryview(bytes(self.data[self.start : self.end]))
         self.start, self.end = 0, len(self.data)
 
     @property
     def untyped(self) -> bool:
-        """The XID and message type of RPC, 8 bytes, are truncated in the capture."""
+        """Whether the first 8 bytes of the RPC message, XID and message type, are truncated in the capture."""
         return self.header.truncated or self.end - self.start < min(8, self.inline_length)
 
     @property

@@ -1,6 +1,6 @@
-"""What the two ends of a connection agreed by messages: the version, and the transport characteristics over time.
+"""What the two ends of a connection agreed on by messages: the version, and transport characteristics over time.
 
-Version negotiation: version-two-01, 5.  Characteristics: xcharext-02.  ``Conversation`` answers what is in force.
+Version negotiation: version-two-01, 5.  Characteristics: xcharext-02.  ``Conversation`` tells what is in force.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from .characteristics import InitXch, ReqXch, RespXch, UpdXch, decode_option
 from .messages import Message, TransportHeader
 
 MAX_KEPT = 4096
-"""Announcements, requests, refusals and changes of version that are kept of one connection, of each."""
+"""Announcements, requests, refusals and version changes kept per connection, of each kind."""
 VERSION_2_INLINE = 4096
-"""Inline threshold of version 2 where no Receive Buffer Size was announced (version-two-01, 2.3)."""
+"""Inline threshold of version 2 in bytes if no Receive Buffer Size was announced (version-two-01, 2.3)."""
 
 _NOTHING: Mapping[int, tuple[int, frozenset[int]]] = MappingProxyType({})
 _Kept = TypeVar("_Kept")
 
 
 class InForce(NamedTuple):
-    """What holds at some frame, since when, and how that is known."""
+    """The value in force at some frame, since when, and how that is known."""
 
     value: int | bool | None
-    """None: not known from the capture."""
+    """None: the capture does not tell."""
     frame: int
-    """That brought it; 0 for what holds from the start, or is not known."""
+    """Frame from which on it holds; 0 if from the start, or unknown."""
     source: str
     """'ROPT_INITXCH in frame 12', 'default of version 2', 'private data', 'not seen: …'."""
 
@@ -55,12 +55,12 @@ class VersionRefusal(NamedTuple):
     endpoint: int
     xid: int
     name: str
-    """As the version in its header has it: 'RDMA_ERR_VERS', 'RDMA2_ERR_VERS'."""
+    """As in the version of its header: 'RDMA_ERR_VERS', 'RDMA2_ERR_VERS'."""
     low: int | None
     high: int | None
-    """None where they are not there."""
+    """The range of versions; None if it is missing."""
     refused_version: int | None
-    """The version of the message it answers; None where that was not seen."""
+    """The version of the message it answers; None if that was not seen."""
     refused_frame: int
 
     @property
@@ -72,7 +72,7 @@ class VersionRefusal(NamedTuple):
 
 
 class Announcement(NamedTuple):
-    """From this frame on, an endpoint has this value of a characteristic."""
+    """An endpoint has this value of a characteristic from ``frame`` on."""
 
     frame: int
     endpoint: int
@@ -93,28 +93,28 @@ def _frame(announcement: Announcement) -> int:
 
 @dataclass(slots=True, eq=False)
 class CharacteristicRequest:
-    """A ROPT_REQXCH, and what became of it.  Sets are positions in ``want``."""
+    """A ROPT_REQXCH, and what became of it.  Its sets are positions in ``want``."""
 
     frame: int
     requester: int
     xid: int
     want: tuple[Characteristic, ...]
     whole: bool
-    """``want`` is all that was requested; else what stands before what cannot be read."""
+    """``want`` is the whole request; otherwise it ends before the first characteristic that could not be decoded."""
     answer_frame: int = 0
-    """Of the ROPT_RESPXCH; 0 where none was seen."""
+    """Frame of the ROPT_RESPXCH; 0 if none was seen."""
     done: frozenset[int] = frozenset()
     rejected: frozenset[int] = frozenset()
     pending: frozenset[int] = frozenset()
-    """As the answer gave them."""
+    """As in the answer."""
     cleared: dict[int, int] = field(default_factory=dict)
-    """Position -> frame of the ROPT_UPDXCH that ended it."""
+    """By position: frame of the ROPT_UPDXCH that ended the pending change."""
     refused_frame: int = 0
-    """Of an RDMA2_ERROR that answered it instead."""
+    """Frame of an RDMA2_ERROR that answered it instead; 0 for none."""
 
     @property
     def open(self) -> frozenset[int]:
-        """What is still pending."""
+        """Positions that are still pending."""
         return self.pending - self.cleared.keys()
 
 
@@ -128,35 +128,34 @@ class OptionRefusal(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Negotiation:
-    """What the ends of one connection agreed on. Built message by message; may be read at any time."""
+    """What the ends of one connection agreed on.  Built message by message; may be read at any time."""
 
     requested: VersionUse | None = None
-    """The first message of the client."""
+    """The client's first message."""
     answers: tuple[VersionUse, ...] = ()
-    """The first message of the server that is no error, and each later one in another version than that before it."""
+    """The server's first message that is no error, and every later one in another version than the one before."""
     refusals: tuple[VersionRefusal, ...] = ()
     continued: VersionUse | None = None
-    """The first message of the client after the first refusal."""
+    """The client's first message after the first refusal."""
     announcements: tuple[Announcement, ...] = ()
     nochange: Mapping[int, tuple[int, frozenset[int]]] = field(default_factory=lambda: _NOTHING)
-    """Endpoint -> frame of its ROPT_INITXCH, and the characteristics it does not expect to change."""
+    """By endpoint: frame of its ROPT_INITXCH, and the characteristics that it does not expect to change."""
     requests: tuple[CharacteristicRequest, ...] = ()
     option_refusals: tuple[OptionRefusal, ...] = ()
     overflow: int = 0
-    """Frame of the first thing that could not be kept; from there on nothing is known.  0: all was kept."""
+    """First frame whose contents could not be kept; nothing is known from there on.  0: all was kept."""
     _options: tuple[dict[int, tuple[int, int | None]], ...] | None = None
-    """Frame and rdma_opttype of each RDMA2_OPTIONAL, by XID, of either end, that an error may still answer."""
+    """By endpoint and XID: frame and rdma_opttype of each RDMA2_OPTIONAL that an error may still answer."""
     _latest: dict[tuple[int, int], list[Announcement]] | None = None
     """The announcements by endpoint and characteristic."""
 
     # Built
 
     def note_version(self, this: VersionUse, answers: bool) -> int:
-        """A message in another version than the last answer, or the next after a refusal.
+        """Note a message in another version than the last answer, or the next one after a refusal.
 
-        ``answers``: nothing contradicts its header, and it is no RDMA_ERROR.  Returns the version that needs no more
-        notes, 0 for none.
-        """
+        ``answers``: nothing contradicts its header, and it is no RDMA_ERROR.  Returns the version in which messages
+        need not be noted any more, 0 for none."""
         if this.endpoint == 0:
             if self.requested is None:
                 self.requested = this
@@ -167,7 +166,7 @@ class Negotiation:
         return 0 if self.refused and self.continued is None else self.settled
 
     def note_error(self, sender: int, message: Message, call: Message | None) -> bool:
-        """An RDMA_ERROR, and the call it answers, if any; True where it answers an option without a call instead."""
+        """Note an RDMA_ERROR and the call it answers, if any; True if it answers an option without a call instead."""
         header = message.header
         earlier = self._options[1 - sender].get(header.xid) if self._options else None
         about_option = earlier is not None and (call is None or header.error == ERR_INVAL_OPTION)
@@ -203,7 +202,7 @@ class Negotiation:
         return about_option and (call is None or earlier is None or earlier[0] != call.frame)
 
     def note_option(self, sender: int, message: Message) -> str:
-        """An RDMA2_OPTIONAL; returns what is wrong with it, '' where nothing is."""
+        """Note an RDMA2_OPTIONAL; returns what is wrong with it, '' for nothing."""
         header, frame = message.header, message.frame
         if self._options is None:
             self._options = {}, {}
@@ -255,7 +254,7 @@ class Negotiation:
         return True
 
     def _request(self, requester: int, xid: int) -> CharacteristicRequest | None:
-        """The oldest request of that XID without an answer."""
+        """The oldest unanswered request with this XID; None for none."""
         for request in self.requests:
             if (
                 request.requester == requester
@@ -266,7 +265,7 @@ class Negotiation:
         return None
 
     def _clear(self, sender: int, frame: int, which: int) -> None:
-        """The oldest change of ``which`` that is pending at ``sender`` is no longer."""
+        """End the oldest change of characteristic ``which`` that is pending at ``sender``."""
         for request in self.requests:
             if request.requester == 1 - sender:
                 for position in sorted(request.open):
@@ -275,7 +274,7 @@ class Negotiation:
                         return
 
     def _with(self, kept: tuple[_Kept, ...], latest: _Kept, frame: int) -> tuple[_Kept, ...]:
-        """``kept`` and one more; itself where there are too many."""
+        """``kept`` with ``latest`` appended; unchanged if it is full."""
         if len(kept) < MAX_KEPT:
             return *kept, latest
         self.overflow = self.overflow or frame
@@ -285,7 +284,7 @@ class Negotiation:
 
     @property
     def settled(self) -> int:
-        """The version of the last answer; 0 before there was one."""
+        """The version of the last answer; 0 before any."""
         return self.answers[-1].version if self.answers else 0
 
     @property
@@ -294,7 +293,7 @@ class Negotiation:
         return next((refusal for refusal in self.refusals if refusal.endpoint == 1), None)
 
     def answer_before(self, frame: int | None) -> VersionUse | None:
-        """The answer that settled the version in which a message in ``frame`` is sent; None: at the end."""
+        """The last answer before ``frame``, or of all; it settles the version in which ``frame`` is sent."""
         latest = None
         for answer in self.answers:
             if frame is not None and answer.frame >= frame:
@@ -303,7 +302,7 @@ class Negotiation:
         return latest
 
     def announced(self, which: int, endpoint: int, frame: int | None) -> Announcement | None:
-        """The last announcement of a characteristic before ``frame``; None: before the end."""
+        """The last announcement of a characteristic before ``frame``, or of all; None for none."""
         announcements = self._latest.get((endpoint, which), []) if self._latest else []
         before = len(announcements) if frame is None else bisect_left(announcements, frame, key=_frame)
         return announcements[before - 1] if before else None
@@ -313,7 +312,7 @@ class Negotiation:
         return next((request for request in self.requests if request.answer_frame == frame), None)
 
     def pending(self, endpoint: int, frame: int | None = None) -> list[tuple[CharacteristicRequest, int]]:
-        """Changes that were requested of ``endpoint`` and not made before ``frame``: the request, and a position.
+        """Changes requested of ``endpoint`` but not made before ``frame``: the request and a position in it.
 
         A request without an answer is pending as a whole.
         """
@@ -335,5 +334,5 @@ class Negotiation:
 
 
 def sound(header: TransportHeader) -> bool:
-    """Nothing contradicts what is there of it."""
+    """Whether nothing contradicts the part of a header that was captured."""
     return header.procedure is not None and (not header.problem or header.truncated)

@@ -1,4 +1,4 @@
-"""RPC messages without RDMA: what shows that a record of TCP, or a datagram, is one (RFC 5531, 9 and 11)."""
+"""RPC messages without RDMA: how to recognise a TCP record, or a datagram, as one (RFC 5531, 9 and 11)."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from ..onc.xdr import words2
 from ..transport.rc.pairing import RecordReader, SendEvidence, SendReader
 
 PORTS = frozenset({111, 2049, 20048})
-"""Of servers: portmap and NFS, and where mountd most often is (RFC 1833, 3; RFC 8881, 2.9.3)."""
+"""Server ports: portmap, NFS, and the usual one of mountd (RFC 1833, 3; RFC 8881, 2.9.3)."""
 _PROGRAMS = np.array(sorted({program for program, _ in rpc_header.PROCEDURES}))
-"""Whose calls show that a connection carries records."""
+"""Programs whose calls show that a connection carries records."""
 _MAX_VERSION, _MAX_PROCEDURE, _MAX_FLAVOR = 16, 64, 400_000
-"""Of these programs; flavors of RPCSEC_GSS pseudo-mechanisms begin at 390,000 (RFC 2623, 2.2)."""
+"""Limits for calls of these programs; RPCSEC_GSS pseudo-flavors begin at 390,000 (RFC 2623, 2.2)."""
 ROLES = {CALL: "request", REPLY: "answer"}
 
 
 def begin_messages(words: Int64s) -> NDArray[np.bool_]:
     """Which rows of words, (n, 8 or more), begin a call of a known program, or what looks like a reply.
 
-    Words that are not there are 0.
+    Missing words must be 0.
     """
     _, kind, second, third, fourth, fifth, flavor, length = words[:, :8].T
     call = (kind == CALL) & (second == RPC_VERSION) & among(third, _PROGRAMS) & (fourth <= _MAX_VERSION)
     call &= (fifth <= _MAX_PROCEDURE) & (length <= MAX_AUTH) & (flavor <= _MAX_FLAVOR)
-    # A verifier, and behind an empty one what became of the call.
+    # A verifier and, after an empty one, the accept_stat.
     accepted = (kind == REPLY) & (second == MSG_ACCEPTED) & (third <= RPCSEC_GSS) & (fourth <= MAX_AUTH)
     accepted &= (fourth > 0) | (fifth < len(ACCEPT_STATUS_NAMES))
     denied = (kind == REPLY) & (second == MSG_DENIED) & (third <= AUTH_ERROR) & (fourth < len(AUTH_STATUS_NAMES))
@@ -48,7 +48,7 @@ def begin_messages(words: Int64s) -> NDArray[np.bool_]:
 
 
 def _read(data: Bytes, start: int, end: int, length: int) -> SendEvidence | None:
-    """The XID, and whether it is a call or a reply."""
+    """What a record tells: its XID, and whether it is a call or a reply."""
     if end - start < 8:
         return None
     xid, kind = words2(data.data, start)

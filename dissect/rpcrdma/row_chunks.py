@@ -1,9 +1,8 @@
 """The RDMA Reads and Writes of a batch as rows, and the chunks of RPCs that are rows, in columns.
 
-The machine decides which transfer is on whose memory, and that each segment is filled from its start.  What of the
-outcome hangs on the bytes (``outcome``, ``latency``) is read here of all at once: counts that agree with the data, and
-the first word of the results.  Where they do not agree the RPC becomes an object.
-"""
+The machine decides which transfer is on which memory, and that each segment is filled from its start.  What depends on
+bytes (``outcome``, ``latency``) is read here for all RPCs at once: whether counts agree with the data, and the first
+word of the results.  If they do not agree, the RPC becomes an object."""
 
 from __future__ import annotations
 
@@ -32,19 +31,19 @@ _REPLY_BYTES = 28
 
 
 class RowTransfers(NamedTuple):
-    """RDMA Reads and Writes, a row each."""
+    """RDMA Reads and Writes in columns."""
 
     operations: TransferOperations
     rows: Rows
     """TRANSFER rows."""
     slot: Int64s
-    """Index of the connection, and in the lowest bit whose memory it is on."""
+    """Twice the index of the connection, plus the endpoint that owns the memory."""
     retransmissions: Int64s
     whole: NDArray[np.bool_]
-    """All of its bytes are there, and nothing is odd about it."""
+    """All of its bytes are there, and nothing about it is unusual."""
 
     def kept(self, indices: Sequence[int]) -> RowTransfers:
-        """Some of them, for later batches."""
+        """Some of the transfers, to keep for later batches."""
         at = np.array(indices, np.int64)
         operations = self.operations.kept(at)
         return RowTransfers(operations, self.rows.take(at), self.slot[at], self.retransmissions[at], self.whole[at])
@@ -55,8 +54,8 @@ def row_transfers(
     events: Sequence[tuple[int, int, Operation]],
     earlier: Sequence[RowTransfers],
 ) -> RowTransfers:
-    """Of runs, each with the index of its connection; behind them of those in none, with their places, too; then those
-    of earlier batches."""
+    """First the transfers of ``runs``, each with the index of its connection; then ``events``: place, index of the
+    connection, Operation; then those of ``earlier`` batches."""
     where, _, objects = zip(*events, strict=True) if events else ((), (), ())
     counts = [len(run) for _, run in runs]
     count, behind = len(objects), sum(counts)
@@ -106,7 +105,7 @@ def _is_whole(operation: Operation) -> bool:
 
 
 class RowChunks:
-    """The chunks of some RPCs."""
+    """Evaluates the chunks of some RPCs."""
 
     def __init__(
         self,
@@ -119,8 +118,8 @@ class RowChunks:
         carried: Mapping[int, list[int]],
         transfers: RowTransfers,
     ) -> None:
-        """``call``, ``reply``: indices of Sends, which are PACKET rows; ``returned``, ``carried``: of each segment of
-        all Sends what the reply returns of it, -1 for nothing, and the indices of the ``transfers`` on it."""
+        """``call``, ``reply``: indices of Sends, which are PACKET rows; ``returned``, ``carried``: by segment of all
+        Sends, the length that the reply returns, -1 for none, and the indices of the ``transfers`` on it."""
         self._data, self._packets, self._read = data, packets, read
         self._call, self._reply = call, reply
         index, self._firsts = ranges(read.firsts, call)
@@ -134,11 +133,11 @@ class RowChunks:
         self._owner = np.repeat(np.arange(len(index)), counts)
         self._transfers = transfers
         self.right = np.ones(len(call), np.bool_)
-        """Those that can stay rows."""
+        """By RPC, whether it can stay a row."""
         self._results = np.full(len(call), -1)
 
     def columns(self) -> ChunkColumns:
-        """The chunks of all RPCs; ``right`` says which of them can stay rows."""
+        """The chunks of all RPCs; ``right`` then says which of these can stay rows."""
         transfers, order = self._transfers, self._order
         moved = take(transfers.rows, order)
         transferred = np.bincount(self._owner, moved["length"], len(self._segments)).astype(np.int64)
@@ -160,12 +159,12 @@ class RowChunks:
 
     @property
     def truncated(self) -> NDArray[np.bool_]:
-        """RPCs of whose chunks the capture lacks bytes."""
+        """By RPC, whether the capture lacks bytes of its chunks."""
         short = self._transfers.rows["truncated"][self._order]
         return np.bincount(self._rpc[self._owner[short]], minlength=len(self._call)) > 0
 
     def _check_read_counts(self) -> None:
-        """The word before each Position has to be the length of the chunk there (``outcome``)."""
+        """Check that the word before each Position is the length of the chunk there (``outcome``)."""
         reading = self._segments["list"] == READ_LIST
         rpcs = self._rpc[reading]
         if not len(rpcs):
@@ -179,7 +178,7 @@ class RowChunks:
         end = self._packets["payload"][calls] + self._packets["captured"][calls]
         at = start + position[rpcs] - 4
         inside = (start <= at) & (at <= end - 4)
-        # Behind the bytes of a truncated call nothing contradicts it.
+        # If the call is truncated before that word, nothing contradicts it.
         self.right[rpcs[~inside & ~(self._read.truncated[calls] & (start <= at))]] = False
         rpcs, at = rpcs[inside], at[inside]
         count = words_at(self._data, at)
@@ -187,7 +186,7 @@ class RowChunks:
         self.right[rpcs[~agreed]] = False
 
     def _read_results(self, used: Int64s, operations: Sequence[Operation], rows: Rows) -> None:
-        """The beginning of replies that came through the Reply chunk."""
+        """Read the beginning of replies that came through the Reply chunk."""
         long = places((self._read.words[self._reply, 3] == RDMA_NOMSG) & self.right)
         segments = self._firsts[long] + self._read.counts[self._call[long]][:, :REPLY_CHUNK].sum(axis=1)
         there = used[segments] < used[segments + 1]
@@ -214,7 +213,7 @@ class RowChunks:
                 self.right[long[index]], self._results[long[index]] = True, result
 
     def _check_items(self, transferred: Int64s) -> None:
-        """The count word of the result that a Write chunk holds has to be what was returned (``outcome``)."""
+        """Check that the count word of the result in a Write chunk is what was returned (``outcome``)."""
         writing = self._segments["list"] == WRITE_LIST
         returned = np.bincount(self._rpc[writing], transferred[writing], len(self._call)).astype(np.int64)
         view = self._data.data
@@ -235,7 +234,7 @@ class RowChunks:
             self.right[rpc] = result is not None and (unread or (not result.problem and counts == [length]))
 
     def _times(self, moved: Rows) -> tuple[Int64s, Int64s]:
-        """Nanoseconds of each RPC's RDMA Reads, and of its RDMA Writes behind them (``latency``)."""
+        """By RPC, the duration of its RDMA Reads, and of its RDMA Writes after those, in ns (``latency``)."""
         begin, end = self._packets["time"][self._call], self._packets["time"][self._reply]
         reached = begin.copy()
         spent = []
@@ -256,7 +255,7 @@ class RowChunks:
 
 
 def _result(xid: int, operation: Operation) -> int | None:
-    """The first word of the results, where the Operation begins with a usual reply."""
+    """The first word of the results if the Operation begins with a usual reply; else None."""
     data, start, end = operation.payload.first()
     if end - start < _REPLY_BYTES:
         return None

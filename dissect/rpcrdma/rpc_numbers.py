@@ -1,4 +1,4 @@
-"""Which XIDs were answered last: what a reply without a call may be another reply to."""
+"""RPC numbers, and the recently answered XIDs: a reply without a call may be a second reply to one of these."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from ..arrays import Int64s, places, some
 from .rpcs import Rpc
 
 MAX_ANSWERED = 4096
-"""XIDs of answered calls that are remembered per direction."""
+"""XIDs of answered calls kept per direction."""
 
 FEW = 64
-"""XIDs that take less time one by one."""
+"""XIDs up to which keeping them one by one is faster."""
 MAX_LATER = 4
 """Arrays that are searched one by one."""
 MAX_SHORT = (1 << 32) - 1
-"""The highest number that is remembered in as little memory as an XID."""
+"""The highest number that fits in 32 bits, as an XID does."""
 
 LATE = 1 << 62
-"""A place behind all events."""
+"""A place after all events."""
 
 _Numbers = NDArray[np.integer[Any]]
 _NOTHING: _Numbers = np.empty((3, 0), np.uint32)
@@ -31,15 +31,15 @@ _NONE: Mapping[int, int] = MappingProxyType({})
 
 
 class RpcNumbers:
-    """The numbers of RPCs over all connections: each is drawn by the first message of its RPC, a call or a reply."""
+    """Numbers the RPCs of all connections: the first message of an RPC, a call or a reply, draws its number."""
 
     keeps_places = False
-    """``made`` is to be called."""
+    """Whether ``made`` has to be called."""
 
     def __init__(self) -> None:
         self.last = 0
         self.place = 0
-        """Of what happens now, in the order of events."""
+        """The current place in the order of events."""
 
     def __iter__(self) -> Iterator[int]:
         return self
@@ -49,11 +49,11 @@ class RpcNumbers:
         return self.last
 
     def made(self, number: int, place: int) -> None:
-        """The RPC that drew ``number`` as a row at ``place`` is an object; or its row does not tell the place."""
+        """The RPC that drew ``number`` as a row at ``place`` became an object, or its row does not tell the place."""
 
 
 class EndedRpcs(list[Rpc]):
-    """RPCs that ended and are objects, and where in the order of events that was."""
+    """RPCs that ended as objects, and their places in the order of events."""
 
     def __init__(self, numbers: RpcNumbers) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class EndedRpcs(list[Rpc]):
         super().append(rpc)
 
     def take(self) -> tuple[list[Rpc], Int64s]:
-        """All of them in the order in which they ended, and their places; none is left."""
+        """Take them all out, in the order in which they ended, with their places."""
         places = np.array(self._places, np.int64)
         order = ended_order(places, np.array([rpc.number for rpc in self], np.int64))
         rpcs = [self[index] for index in order.tolist()]
@@ -75,38 +75,38 @@ class EndedRpcs(list[Rpc]):
 
 
 def ended_order(places: Int64s, numbers: Int64s) -> Int64s:
-    """The order in which RPCs ended: by place, and in the same one by number, but for what ended behind all events."""
+    """The order in which RPCs ended: by place, then by number, except that at LATE they keep their order."""
     return np.lexsort((np.where(places < LATE, numbers, 0), places))
 
 
 class AnsweredXids:
-    """Of one direction: the numbers of the RPCs that were answered last, by XID; of each XID the latest.
+    """The numbers of the RPCs of one direction that were answered last, by XID; per XID the latest.
 
-    Those of a batch come in columns, beside those that come one by one.  As one is rarely asked for, they are sorted in
-    only then.
+    Answers come in columns, batch by batch, or one by one.  They are sorted in only when an XID is asked for, which is
+    rare.
     """
 
     __slots__ = ("_count", "_known", "_later", "_maximum", "_single", "_soonest")
 
     def __init__(self, maximum: int = MAX_ANSWERED) -> None:
-        """``maximum``: XIDs that are remembered."""
+        """``maximum``: XIDs to keep."""
         self._maximum = maximum
         self._known = _NOTHING
-        """XIDs, ascending, over numbers, over places in the order of answers."""
+        """XIDs, ascending; numbers; ranks in the order of answers."""
         self._count = 0
-        """Of the answers that were sorted in."""
+        """Number of answers that were sorted in."""
         self._later: tuple[_Numbers, ...] = ()
-        """What was answered after all of ``_known``: arrays of XIDs over numbers."""
+        """Answers after those in ``_known``: arrays of XIDs and numbers."""
         self._single: Mapping[int, int] = _NONE
-        """What was answered after these: numbers by XID."""
+        """Answers after those in ``_later``: numbers by XID."""
         self._soonest = LATE
 
     def add(self, xid: int, number: int) -> None:
-        """It was answered now."""
+        """Note that this RPC was answered."""
         self._add({xid: number})
 
     def _add(self, answered: dict[int, int]) -> None:
-        """No more than can be held one by one."""
+        """Add no more answers than ``_few``."""
         if len(self._single) + len(answered) > self._few or not self._single.keys().isdisjoint(answered):
             self._put_behind()
         self._single = {**self._single, **answered}
@@ -116,7 +116,7 @@ class AnsweredXids:
         return min(FEW, self._maximum)
 
     def get(self, xid: int) -> int | None:
-        """The number of the RPC, where it is among the last."""
+        """The number of the RPC if it is among the last answered; else None."""
         if (number := self._single.get(xid)) is not None:
             return number
         if len(self._later) > MAX_LATER:
@@ -134,7 +134,7 @@ class AnsweredXids:
         return self._among_last(xid, int(numbers[at]), behind)
 
     def _among_last(self, xid: int, number: int, behind: int) -> int | None:
-        """``number``, unless the XID was forgotten: ``behind`` it are so many, some of them with one XID."""
+        """``number``, unless the XID was forgotten since; ``behind``: answers after it, which may repeat XIDs."""
         if behind < self._maximum:
             return number
         self._sort_in()
@@ -145,16 +145,16 @@ class AnsweredXids:
 
     @property
     def soonest(self) -> int:
-        """The least number of RPCs after which an XID came again; LATE where none did."""
+        """The least number of RPCs after which an XID was reused; LATE if none was."""
         self._sort_in()
         return self._soonest
 
     def used_after(self, count: int) -> None:
-        """An XID came again after so many RPCs."""
+        """Note that an XID was reused after ``count`` RPCs."""
         self._soonest = min(self._soonest, count)
 
     def extend(self, xids: Sequence[int], numbers: Sequence[int], calls: Sequence[int]) -> None:
-        """These calls were answered one after the other; each has its XID and number in ``xids`` and ``numbers``."""
+        """Note that these calls were answered in this order; ``xids`` and ``numbers`` are indexed by call."""
         if len(calls) <= self._few:
             answered = {xids[call]: numbers[call] for call in calls}
             if len(answered) == len(calls):
@@ -187,7 +187,7 @@ class AnsweredXids:
         steps = table[:, 1:] - table[:, :-1]
         again = steps[0] == 0
         if some(again):
-            # Others may have been forgotten by now, or not.
+            # Count only reuses of XIDs that surely were not forgotten.
             self.used_after(int(steps[1][again & (steps[2] <= self._maximum)].min(initial=LATE)))
             table = table.compress(np.append(~again, True), axis=1)
         if (over := table.shape[1] - self._maximum) > 0:
@@ -196,5 +196,5 @@ class AnsweredXids:
 
 
 def _short(table: Int64s) -> _Numbers:
-    """In as little memory as XIDs need, where numbers are no higher."""
+    """The table in 32 bits if its numbers fit."""
     return table if some(table > MAX_SHORT) else table.astype(np.uint32)

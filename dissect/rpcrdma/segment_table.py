@@ -1,7 +1,7 @@
 """Which segments the calls of one end advertised, by handle and address (RFC 8166, 3.4.3).
 
-Mostly a handle has a few segments, and a list is enough.  A handle of many has them by size and place, so that neither
-many calls that share one memory nor many segments over each other take more than their share of time.
+Usually a handle has few segments, and a list is enough.  The segments of a handle with many are indexed by size and
+address, so that neither many calls that share memory nor many overlapping segments take too much time.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from ..transport.operations import READ, WRITE, Kind
 from .rpcs import Rpc, SegmentUse
 
 MAX_LISTED = 64
-"""Segments of one handle in a list."""
+"""Segments of one handle kept as a list."""
 MAX_TOUCHED = 64
-"""Segments that one Operation may belong to; where it touches more, which of them it is for is undecidable."""
+"""Segments that one Operation may belong to; if it touches more, it is undecidable which it is for."""
 MAX_VISITED = 1024
-"""Ranges of one handle and size that are compared with an Operation."""
+"""Ranges of one handle and size to compare with an Operation."""
 
 _Range = tuple[int, int, int]
 """Start, end, kind."""
@@ -38,7 +38,7 @@ _number = attrgetter("rpc.number")
 
 
 class SegmentTable:
-    """What one end of a connection advertised, by handle."""
+    """The segments that one end of a connection advertised, by handle."""
 
     __slots__ = ("_indices", "_lists")
 
@@ -47,14 +47,14 @@ class SegmentTable:
         self._indices: dict[int, _HandleIndex] = {}
 
     def __len__(self) -> int:
-        """How many handles there are."""
+        """Number of handles."""
         return len(self._lists) + len(self._indices)
 
     def __contains__(self, handle: int) -> bool:
         return handle in self._lists or handle in self._indices
 
     def add(self, rpc: Rpc) -> None:
-        """All segments of a call's chunks."""
+        """Add all segments of a call's chunks."""
         lists = self._lists
         for chunk in rpc.chunks:
             kind = READ if chunk.kind == "read" else WRITE
@@ -70,7 +70,7 @@ class SegmentTable:
                     self._indices[handle] = _HandleIndex(lists.pop(handle))
 
     def remove(self, rpc: Rpc) -> None:
-        """All segments of a call; notes on those of which it is undecidable what was transferred through them."""
+        """Remove all segments of a call; marks those for which it is undecidable what was transferred."""
         for handle in {use.advertised.handle for chunk in rpc.chunks for use in chunk.segments}:
             index = self._indices.get(handle)
             if index is not None:
@@ -89,10 +89,10 @@ class SegmentTable:
         self._indices.clear()
 
     def touched(self, kind: Kind, handle: int, start: int, end: int) -> list[AdvertisedSegment]:
-        """The segments that an RDMA Read or Write touches, at most ``MAX_TOUCHED`` and one more, by their calls."""
+        """The segments that an RDMA Read or Write touches, at most ``MAX_TOUCHED`` + 1, ordered by their calls."""
         entries = self._lists.get(handle)
         if entries is not None:
-            if len(entries) == 1:  # As nearly always.
+            if len(entries) == 1:  # as nearly always
                 first, behind, of, _, _ = entries[0]
                 return [entries[0]] if first < end and start < behind and of is kind else []
             return [entry for entry in entries if entry.start < end and start < entry.end and entry.kind is kind]
@@ -100,7 +100,7 @@ class SegmentTable:
         return [] if index is None else index.touched(start, end, kind)
 
     def latest(self, handle: int) -> AdvertisedSegment | None:
-        """The one that was added last."""
+        """The segment with this handle that was added last; None for none."""
         entries = self._lists.get(handle)
         if entries:
             return entries[-1]
@@ -109,7 +109,7 @@ class SegmentTable:
 
 
 class _SharedRange:
-    """The segments of one start, end and kind, by the identity of their use."""
+    """The segments with the same start, end and kind, by the identity of their use."""
 
     __slots__ = ("contested", "segments")
 
@@ -124,7 +124,7 @@ class _HandleIndex:
     def __init__(self, segments: list[AdvertisedSegment]) -> None:
         self.ranges: dict[_Range, _SharedRange] = {}
         self.by_size: dict[int, list[_Range]] = {}
-        """Ascending, by the bits of their length."""
+        """By bit length of the size: ranges, ascending."""
         self.latest = segments[-1]
         for segment in segments:
             self.add(segment)

@@ -30,10 +30,10 @@ from .messages import ReadChunk, Segment, TransportHeader, WriteChunk
 _Unpack = Callable[[Any, int], tuple[int, ...]]
 
 _MINIMAL: _Unpack = Struct(">7I").unpack_from
-"""The fixed words and three empty chunk lists: what most messages have."""
+"""The fixed words and three empty chunk lists, as most messages have."""
 _FEW_WORDS, _MAX_WORDS = 24, 64
 _WORDS: tuple[_Unpack, ...] = tuple(Struct(f">{count}I").unpack_from for count in range(_MAX_WORDS + 1))
-"""So many words at once."""
+"""By number of words: reads so many at once."""
 _WORD: _Unpack = Struct(">I").unpack_from
 _READ_ENTRY: _Unpack = Struct(">IIIIQ").unpack_from
 """Optional-data word, Position, handle, length, offset: one entry of the Read list."""
@@ -41,7 +41,7 @@ _SEGMENTS: Callable[[Any], Iterator[tuple[int, ...]]] = Struct(">IIQ").iter_unpa
 
 
 class _HeaderEnd(Exception):
-    """Decoding cannot go on."""
+    """Decoding cannot continue."""
 
     def __init__(self, problem: str, truncated: bool = False) -> None:
         self.problem = problem
@@ -49,7 +49,7 @@ class _HeaderEnd(Exception):
 
 
 def record_header(data: Bytes | memoryview | bytes, start: int, end: int) -> TransportHeader:
-    """What stands in for the header of a message over TCP, which has none: no credits, no chunks, no bytes."""
+    """The stand-in for the header of a message over TCP: no credits, no chunks, no bytes."""
     truncated = end - start < 4
     xid = 0 if truncated else _WORD(data, start)[0]
     problem = "the XID is not in the capture" if truncated else ""
@@ -59,15 +59,15 @@ def record_header(data: Bytes | memoryview | bytes, start: int, end: int) -> Tra
 def decode_header(data: Bytes | memoryview | bytes, start: int, end: int, length: int) -> TransportHeader:
     """Decode the transport header at the start of a Send.
 
-    ``data[start:end]`` are the captured bytes of the Send, ``length`` is its true length in bytes, which is
-    more where the capture truncated the frame.  Never raises: what stands before the first illegal, overrunning or
-    missing field is decoded, ``problem`` names that field and its offset in the Send, and ``truncated`` tells
-    a capture that ends too early from a header that does.  ``length`` of the result is the number of bytes
-    decoded; where it is below 4 (8), the xid (version) is not there and given as 0.
+    ``data[start:end]`` are the captured bytes of the Send, ``length`` is its true length in bytes, which is larger if
+    the capture truncated the frame.  Never raises: what precedes the first illegal, overrunning or missing field is
+    decoded, ``problem`` names that field and its offset in the Send, and ``truncated`` tells a capture that ends too
+    early from a header that does.  ``length`` of the result is the number of bytes decoded; if it is below 4 (8), the
+    xid (version) is missing and given as 0.
 
-    Of a version other than 1 and 2 only the four fixed words are decoded, except that an RDMA_ERROR has one layout
-    in every version (RFC 8166, 4.5 and 7).  Version 2 adds an error code to it, but no direction: its text speaks
-    of one (version-two-01, 3.2), its XDR, which is the wire, has none.
+    Of versions other than 1 and 2 only the four fixed words are decoded, except that RDMA_ERROR has one layout in every
+    version (RFC 8166, 4.5 and 7).  Version 2 adds an error code to it, but no direction: the text of version-two-01
+    mentions one (3.2), but its XDR, which defines the wire format, has none.
     """
     if end - start >= 28 <= length:
         xid, version, credits, procedure, reads, writes, reply = _MINIMAL(data, start)
@@ -99,7 +99,7 @@ def decode_header(data: Bytes | memoryview | bytes, start: int, end: int, length
 def _usual(
     data: Bytes | memoryview | bytes, start: int, available: int, at: int = 4, max_words: int = _FEW_WORDS
 ) -> TransportHeader | None:
-    """The header of an RDMA_MSG or RDMA_NOMSG that is legal and ends within its first words; None where it is not.
+    """The header of a legal RDMA_MSG or RDMA_NOMSG that ends within its first words; None for others.
 
     Its chunk lists begin at word ``at``.
     """
@@ -132,7 +132,7 @@ def _usual(
                 return None
             at += 1 + 4 * len(reply.segments)
     except (IndexError, ValueError):
-        # The lists may go on behind these words, which are few at first: each of them costs.
+        # The lists may be longer than these words, which are few at first, as reading each word takes time.
         return _usual(data, start, available, first, _MAX_WORDS) if count == max_words < _MAX_WORDS else None
     return TransportHeader(
         words[0], words[1], words[2], words[3], tuple(reads), tuple(writes), reply, length=4 * at + 4
@@ -140,7 +140,7 @@ def _usual(
 
 
 def _usual_array(words: tuple[int, ...], at: int) -> WriteChunk | None:
-    """The segments behind the words for present and count; IndexError where they go on behind ``words``."""
+    """The segments after the words for present and count; IndexError if they extend beyond ``words``."""
     end = at + 2 + 4 * words[at + 1]
     if words[at] != 1:
         return None
@@ -153,7 +153,7 @@ def _usual_array(words: tuple[int, ...], at: int) -> WriteChunk | None:
 
 
 class _Cursor:
-    """A place in a Send, of which ``captured`` out of ``length`` bytes are there."""
+    """A position in a Send, of which ``captured`` out of ``length`` bytes are there."""
 
     __slots__ = ("at", "captured", "data", "length", "start")
 
@@ -165,7 +165,7 @@ class _Cursor:
         self.at = 0
 
     def expect(self, size: int, field: str) -> None:
-        """Stop where the next ``size`` bytes are not there."""
+        """Raise _HeaderEnd unless the next ``size`` bytes are there."""
         if self.at + size <= self.captured:
             return
         where = f"{field} at offset {self.at}"
@@ -198,14 +198,14 @@ class _Cursor:
         return value
 
     def opaque(self, size: int) -> bytes:
-        """As many of ``size`` bytes as are captured; the caller bounded ``size``."""
+        """The captured part of ``size`` bytes; the caller has to bound ``size``."""
         start = self.start + self.at
         there = min(size, self.captured - self.at)
         self.at += there
         return bytes(self.data[start : start + there])
 
     def count(self, field: str) -> int:
-        """The length of a segment array, which must fit the Send."""
+        """The length of a segment array; raises _HeaderEnd if it does not fit the Send."""
         value = self.word(field)
         if value * 16 > self.length - self.at:
             self.at -= 4
@@ -216,7 +216,7 @@ class _Cursor:
         return value
 
     def segments(self, count: int) -> tuple[Segment, ...]:
-        """As many of ``count`` segments as are captured; the caller bounded ``count``."""
+        """The captured part of ``count`` segments; the caller has to bound ``count``."""
         start = self.start + self.at
         there = min(count, (self.captured - self.at) // 16)
         self.at += there * 16

@@ -1,4 +1,4 @@
-"""How long calls without a reply have been outstanding: a lower bound of their latency."""
+"""How long unanswered calls have been outstanding: a lower bound of their latency."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from .xid_reuse import NOT_EXPECTED, XID_USED_AGAIN
 
 
 def note_outstanding(rpcs: Iterable[Rpc], connections: Sequence[Connection], end_of: Callable[[int], int]) -> None:
-    """Set ``Rpc.outstanding`` of those without a reply.
+    """Set ``Rpc.outstanding`` of RPCs without a reply.
 
-    ``end_of``: when the capture ended, in nanoseconds, by its clock as it is from the frame of a number on.
+    ``end_of``: the end of the capture, ns, by its clock as it runs from a frame on.
     """
     unanswered = [rpc for rpc in rpcs if not reply_may_be_missing(rpc)]
     if not unanswered:
@@ -27,14 +27,14 @@ def note_outstanding(rpcs: Iterable[Rpc], connections: Sequence[Connection], end
 
 
 def reply_may_be_missing(rpc: Rpc) -> bool:
-    """It has a reply, or whether it got one is not known: packets of the replier are missing or could not be read, or
-    are shown so long before what they answer that replies have no calls, or events of a trace are missing, or the
-    caller used the XID for another call."""
+    """Whether an RPC has a reply, or may have one that is missing: packets of the replier are missing, unread, or shown
+    long before what they answer, so that replies have no calls; or events of a trace are missing; or the caller used
+    the XID for another call."""
     if rpc.reply is not None or rpc.call is None or rpc.ambiguous:
         return True
     connection, replier = rpc.connection, 1 - rpc.call.operation.initiator
     return (
-        (connection.one_sided and not connection.of_tcp)  # What was acknowledged tells.
+        (connection.one_sided and not connection.of_tcp)  # TCP acknowledgements tell.
         or bool(connection.unread_packets[replier] or connection.unread_messages[replier])
         or any(gap.last_frame > rpc.call.operation.first_frame for gap in connection.gaps[replier])
         or bool(connection.disordered and rpc.conversation.unmatched_replies[rpc.backward])
@@ -43,12 +43,12 @@ def reply_may_be_missing(rpc: Rpc) -> bool:
 
 
 class ConnectionEnds:
-    """When connections ended, in nanoseconds."""
+    """When connections ended, ns."""
 
     def __init__(self, connections: Iterable[Connection]) -> None:
         self._opened: dict[tuple[str, str, int | None], list[int]] = defaultdict(list)
         self._unopened: dict[tuple[str, ...], list[int]] = defaultdict(list)
-        """By transport and hosts, when those are first seen whose beginning was not captured."""
+        """By transport and hosts: when connections whose beginning was not captured were first seen."""
         for connection in connections:
             if connection.opened:
                 self._opened[service_of(connection)].append(connection.first_time)
@@ -58,10 +58,10 @@ class ConnectionEnds:
             times.sort()
 
     def of(self, connection: Connection, last_time: int) -> int | None:
-        """Its end, when the client connected again after its last packet, or ``last_time``: the earliest.
+        """The end of a connection: when the client connected again after its last packet, or ``last_time``.
 
-        None where the capture lacks what comes behind its last packet: another connection between its hosts goes on
-        that began there.
+        None if the capture lacks what follows its last packet: another connection between its hosts continues that
+        began there.
         """
         behind = max(connection.last_time, connection.first_time + 1)
         end = min(connection.ended_time or last_time, _next(self._opened[service_of(connection)], behind, last_time))
@@ -78,6 +78,6 @@ def _hosts(connection: Connection) -> tuple[str, ...]:
 
 
 def service_of(connection: Connection) -> tuple[str, str, int | None]:
-    """The two hosts, and the port between them."""
+    """The two hosts, and the service port between them."""
     client, server = connection.endpoints
     return client.address, server.address, connection.service_port

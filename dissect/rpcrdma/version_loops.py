@@ -1,4 +1,4 @@
-"""Clients that ask again, on a new connection, for a version that the server refused (version-two-01, 5.2)."""
+"""Clients that reconnect and ask again for a version that the server refused (version-two-01, 5.2)."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from ..named_tuple import NamedTuple
 from .conversation import Conversation
 
 MAX_REFUSALS = 4096
-"""Pairs of addresses with a refusal that are remembered."""
+"""Pairs of addresses with a refusal that are kept."""
 
 Key = tuple[str, str, int | None, int]
-"""Client, server, port, and the version requested."""
+"""Client, server, port, and requested version."""
 
 
 class Loop(NamedTuple):
-    """A client that asks again for a version that the server refused, and got no further."""
+    """A client that keeps asking for a version that the server refused."""
 
     version: int
     conversations: tuple[Conversation, ...]
-    """The first is the one on which it was refused first."""
+    """In order; on the first one it was refused first."""
 
 
 class VersionRefusals:
-    """Connections that ended with a refusal of the version their client requested, by their addresses."""
+    """The latest refused connections, by addresses and requested version."""
 
     def __init__(self) -> None:
         self.latest: OrderedDict[Key, Conversation] = OrderedDict()
 
     def add(self, conversation: Conversation) -> None:
-        """The server refused the version that the client requested."""
+        """Note that the server refused the version that the client requested."""
         key, refusal = _key(conversation), conversation.negotiation.refused
         if key is None or refusal is None or refusal.allows(key[3]):
             return
@@ -40,7 +40,7 @@ class VersionRefusals:
             self.latest.popitem(last=False)
 
     def before(self, conversation: Conversation) -> Conversation | None:
-        """An earlier connection on which the same version was refused, and nothing else was agreed on."""
+        """An earlier connection on which the same version was refused and nothing else agreed; None for none."""
         key = _key(conversation)
         earlier = None if key is None else self.latest.get(key)
         if earlier is None or earlier.negotiation.continued is not None:
@@ -59,7 +59,7 @@ def _key(conversation: Conversation) -> Key | None:
 
 
 def loops(conversations: Iterable[Conversation]) -> list[Loop]:
-    """Over connections between the same two addresses, in the order in which they began."""
+    """The loops on connections between the same addresses, in the order in which they began."""
     refusals = VersionRefusals()
     chains: dict[Key, list[Conversation]] = {}
     for conversation in conversations:

@@ -177,7 +177,7 @@ class OpenRetransmission:
     """Time of the last retransmitted packet, ns."""
     last_frame: int = 0
     answers: tuple[tuple[int, int, int, int], ...] = ()
-    """Read responses that were sent again with it: first and last frame, first PSN and PSN after the last,
+    """Read responses that were retransmitted with it: first and last frame, first PSN and PSN after the last,
     unwrapped."""
     original_captured: Tally = NONE
     """Packets of which an earlier transmission is in the capture."""

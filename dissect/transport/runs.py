@@ -512,7 +512,7 @@ class Tail:
         return RecentOperation(int(row["packets"]), int(row["length"]) if row["kind"] == _READ else 0, run, index)
 
     def charged(self, index: int) -> Operation | None:
-        """The Operation of a row, to note a repetition in it; None if it was freed, and nobody would see the note."""
+        """The Operation of a row, to note a repetition in it; None if it was freed, when a note would be lost."""
         run = self.run
         return self.made.get(index) if run is None else run.charged(index)
 

@@ -406,7 +406,7 @@ class Search:
         return Found(behind if maybe is None else maybe, False)
 
     def _candidates(self, at: int) -> Iterator[int]:
-        """Positions where a frame's payload begins, then positions with legal control octets."""
+        """Positions, ascending, where an FPDU may begin by its control octets; a bounded number."""
         window = self.window
         count = scanned = 0
         for index in range(int(np.searchsorted(window.end, at, side="right")), len(window.starts)):
