@@ -1,4 +1,4 @@
-"""The listener: receives every event of one connection, and makes the nouns that rules judge.
+"""The listener: takes every event of one connection, and makes the nouns that rules judge.
 
 Memory is bounded by what may still be out of order and by a number of remembered XIDs, handles and calls.
 """
@@ -65,33 +65,33 @@ from .transaction import (
 )
 
 LOWERING = 1_000_000_000
-"""Nanoseconds that a smaller receive buffer may need to become known to its peer."""
+"""Nanoseconds until a peer knows of a smaller receive buffer."""
 MAX_OPTIONS = 64
-"""Kinds of options that are remembered of an end."""
+"""Kinds of options remembered per end."""
 
 
 class VersionTwoState:
-    """What one connection agreed on by version 2."""
+    """What one connection agreed on in version 2."""
 
     def __init__(self, conversation: Conversation, refusals: VersionRefusals) -> None:
-        """``refusals`` is shared by all connections."""
+        """``refusals``: shared by all connections."""
         self.conversation = conversation
         self.refusals = refusals
         self.sent = [0, 0]
-        """Messages of either end."""
+        """By end: number of messages it sent."""
         self.waiting = 0
-        """Messages of the client that nothing has answered, before an answer that is no error."""
+        """Messages of the client before the server's first answer that is no error."""
         self.settled = False
-        """There was one."""
+        """Whether there was such an answer."""
         self.larger = [(0, 0), (0, 0)]
-        """A larger Receive Buffer Size of either end that its peer may go by until that time, ns."""
+        """By end: a larger Receive Buffer Size that its peer may still use, and until when (ns)."""
         self.options: tuple[set[int], set[int]] = (set(), set())
-        """The rdma_opttypes that either end sent."""
+        """By end: the rdma_opttypes that it sent."""
         self.promises: list[SentOption] = []
-        """ROPT_RESPXCHs by which a change is pending."""
+        """ROPT_RESPXCHs that announce a pending change."""
 
     def see(self, sent: SentMessage) -> None:
-        """A message passes: note what it says about versions."""
+        """Note what a message says about versions."""
         sender, message = sent.sender, sent.message
         header = message.header
         if header.version == 2:
@@ -108,7 +108,7 @@ class VersionTwoState:
         self.waiting = 0
 
     def routine_sent(self, calls: int, replies: Sequence[int]) -> None:
-        """Routine messages of version 1 pass; ``replies`` are the times of those of the server, ns."""
+        """Note routine messages of version 1; ``replies``: times of the server's, ns."""
         self.sent[0] += calls
         self.sent[1] += len(replies)
         if self.settled or not replies:
@@ -134,7 +134,7 @@ class VersionTwoState:
         )
 
     def option(self, sent: SentMessage) -> SentOption | None:
-        """The option in a message, where there is one that can be read."""
+        """The option in a message, if there is one that can be decoded."""
         header, conversation, frame = sent.header, self.conversation, sent.message.frame
         if header.version != 2 or header.procedure != RDMA_OPTIONAL or header.option is None or sent.terms is None:
             return None
@@ -150,7 +150,7 @@ class VersionTwoState:
         return SentOption(conversation, sent.message, sent.sender, content, sent.terms.before)
 
     def keep(self, option: SentOption) -> list[SentOption]:
-        """The options that can be judged now: those that promise something wait for the end."""
+        """The options to judge now; one that announces changes waits for the end."""
         if not isinstance(option.content, RespXch) or not option.content.pending:
             return [option]
         self.promises.append(option)
@@ -158,13 +158,13 @@ class VersionTwoState:
 
 
 OFFERING = frozenset(("CREATE_SESSION", "BIND_CONN_TO_SESSION"))
-"""Operations by which a client may offer its connection for callbacks."""
+"""Operations by which a client may offer its connection as a back channel."""
 WITHIN = CreditState(1, 1, 1, 1)
-"""Of a call within its credits."""
+"""State of a call within its credits."""
 
 
 def routine_rows(sends: RowSends, names: RpcNames, back_channel: BackChannel) -> NDArray[np.bool_]:
-    """Which are routine for the audit, too (``events``), whatever is outstanding."""
+    """Which rows are also routine for the audit (``events``), whatever is outstanding."""
     rows: NDArray[np.bool_] = (
         (sends.caller == 0)
         & (sends.service == 0)
@@ -183,13 +183,13 @@ def routine_rows(sends: RowSends, names: RpcNames, back_channel: BackChannel) ->
             whole = mine & ~sends.truncated
             rows[whole] = _hold_arguments(sends, whole.nonzero()[0], named.procedure or 0)
         elif named.name == "COMPOUND" and not (back_channel.offered or back_channel.unread):
-            # The first that cannot be read to its end may offer the back channel.
+            # The first call that cannot be decoded to its end may offer the back channel.
             rows[(mine & sends.truncated).nonzero()[0][:1]] = False
     return rows
 
 
 def _hold_arguments(sends: RowSends, rows: Int64s, procedure: int) -> list[bool]:
-    """Whether the arguments of these NFSv3 calls end inside them."""
+    """Whether the arguments of these NFSv3 calls end within the captured bytes."""
     row = nfs3_procedure(procedure)
     assert row is not None
     data = sends.data.data
@@ -198,23 +198,23 @@ def _hold_arguments(sends: RowSends, rows: Int64s, procedure: int) -> list[bool]
 
 
 class RoutineState(Protocol):
-    """What of the listener the routine RPCs of a batch change."""
+    """The part of the listener that routine RPCs of a batch change."""
 
     settling: Settling
     grants: CreditGrants
 
     @property
     def outstanding(self) -> int:
-        """Forward calls without a reply that are objects."""
+        """Number of unanswered forward calls that are objects."""
 
 
 class RoutineRows:
-    """The routine RPCs of a batch on one connection, all forward."""
+    """The routine RPCs, all of them forward, of a batch on one connection."""
 
     def __init__(self, state: RoutineState) -> None:
         self._state = state
         self.numbers: list[int] = []
-        """Of the RPCs, by their calls."""
+        """Numbers of the RPCs, in the order of their calls."""
         self.call_frames: list[int] = []
         self.call_times: list[int] = []
         self.requested: list[int] = []
@@ -227,9 +227,9 @@ class RoutineRows:
         self.made = 0
         """Calls that became objects before they were answered."""
         self.offers: dict[int, Offer] = {}
-        """What calls with a Reply chunk offered, by the number of their RPC."""
+        """By RPC number: what calls with a Reply chunk offered."""
         self.exceeding: dict[int, CreditState] = {}
-        """Calls beyond the credits, or before there were any, in the same way."""
+        """By RPC number: calls beyond the credits, or before any were granted."""
 
     @property
     def outstanding(self) -> int:
@@ -247,7 +247,7 @@ class RoutineRows:
         self.advance(len(self.call_frames), len(self.reply_frames))
 
     def advance(self, called: int, answered: int) -> None:
-        """So many calls and replies have happened."""
+        """Process calls and replies up to these numbers of them."""
         grants, base = self._state.grants, self._state.outstanding + self.outstanding
         requested, granted = self.requested[self.called : called], self.granted[self.answered : answered]
         grant = grants.granted[0]
@@ -285,12 +285,12 @@ class RoutineRows:
         )
 
     def _outstanding_within(self, called: int, answered: int) -> int:
-        """The highest number of calls outstanding at a time, of those that happen."""
+        """The highest number of these calls outstanding at a time."""
         calls, replies = self.call_frames[self.called : called], self.reply_frames[self.answered : answered]
         return int((np.arange(1, len(calls) + 1) - np.searchsorted(replies, calls)).max())
 
     def _step(self, called: int, answered: int, outstanding: int) -> None:
-        """Take credits and give them back, message by message."""
+        """Count credits message by message."""
         grants, reply = self._state.grants, self.answered
         for call in range(self.called, called):
             while reply < answered and self.reply_frames[reply] < self.call_frames[call]:
@@ -306,7 +306,7 @@ class RoutineRows:
             grants.grant(0, self.granted[behind], self.reply_times[behind])
 
     def _pass(self, called: int, answered: int) -> None:
-        """Let the capture reach the messages, and settle what that settles."""
+        """Advance to each message, and settle what that settles."""
         settling = self._state.settling
         calls, replies = self.call_frames, self.reply_frames
         while True:
@@ -334,11 +334,11 @@ class RoutineRows:
 
 
 MAX_UNREAD = 256
-"""Messages of an end whose chunk lists cannot be read, that are remembered."""
+"""Messages with undecodable chunk lists remembered per end."""
 
 
 class ClassJudge(Protocol):
-    """Judges ``count`` nouns by their class on a connection; they are made where they are needed."""
+    """Judges ``count`` nouns by their class on a connection; ``make`` is called if they are needed themselves."""
 
     def __call__(
         self, key: Hashable, subjects: Callable[[], Iterator[Subject]], connection: int, count: int = 1
@@ -347,7 +347,7 @@ class ClassJudge(Protocol):
 
 @dataclass(slots=True)
 class UnreadCall:
-    """A message whose chunk lists cannot be read."""
+    """A message whose chunk lists cannot be decoded."""
 
     xid: int
     frame: int
@@ -356,7 +356,7 @@ class UnreadCall:
 
 
 class AuditListener(Listener):
-    """Listens to the matching of one connection; gives each noun to ``judge`` when nothing can change it any more."""
+    """Listens to the matching of one connection, and gives each noun to ``judge`` when it cannot change any more."""
 
     whole_transfers = True
     reads_bytes = False
@@ -370,9 +370,9 @@ class AuditListener(Listener):
         release: Callable[[Rpc], None] | None = None,
         by_class: ClassJudge | None = None,
     ) -> None:
-        """``release`` is given every Rpc whose contents no rule will look at any more.
+        """``release``: takes every Rpc whose contents no rule needs any more.
 
-        ``by_class``, where given, judges routine nouns by their class.
+        ``by_class``: if given, judges routine nouns by their class.
         """
         self.conversation = conversation
         self.connection = conversation.connection
@@ -386,24 +386,24 @@ class AuditListener(Listener):
         self.answers = Answers(conversation, self.settling, self._give_up)
         self.back_channel = BackChannel()
         self.open: tuple[dict[Rpc, Transaction], ...] = ({}, {})
-        """Calls without a reply, by caller."""
+        """Unanswered calls, by caller."""
         self.memory = AdvertisedHistory(self.connection, self.open)
         self.answered: OrderedDict[Rpc, Transaction] = OrderedDict()
-        """Answered, and not judged yet."""
+        """Answered calls that are not judged so far."""
         self._late: dict[Rpc, Transaction] = {}
-        """Those of them with RDMA behind the reply: a call that is shown late may have offered its memory, too."""
+        """Answered calls with RDMA after the reply: a call that is shown late may have offered their memory, too."""
         self.xids = LastXids(), LastXids()
-        """Of messages that either end sent."""
+        """By sender: XIDs of its latest messages."""
         self.errored: tuple[OrderedDict[int, Rpc], ...] = (OrderedDict(), OrderedDict())
         """Calls of either end that an RDMA_ERROR answered."""
         self.has_called = [False, False]
         """Whether a call of either end was answered."""
         self.unread_calls: tuple[list[UnreadCall], ...] = ([], [])
-        """Messages of either end whose chunk lists cannot be read."""
+        """By sender: messages whose chunk lists cannot be decoded."""
         self.routine: RoutineRows | None = None
-        """Those of the batch."""
+        """The routine RPCs of the batch."""
         self.calls_truncated = False
-        """Some could not be for the capture's sake."""
+        """Some calls are truncated in the capture."""
 
     # Events
 
@@ -510,7 +510,7 @@ class AuditListener(Listener):
         self.settling.add(transaction)
 
     def _of_open_call(self, caller: int, rpc: Rpc) -> bool:
-        """Whether a reply without a call returns the Reply chunk of an open one."""
+        """Whether a reply without a call returns the Reply chunk of an open call."""
         reply = rpc.reply
         if reply is None or reply.header.procedure != RDMA_NOMSG or not reply.header.reply:
             return False
@@ -558,11 +558,11 @@ class AuditListener(Listener):
         self.settling.add_operation(RdmaOperation(self.conversation, operation, (False, False)))
 
     def idle(self, quiet: int) -> None:
-        """The connection was quiet for ``quiet`` nanoseconds."""
+        """Settle what waited: the connection was silent for ``quiet`` nanoseconds."""
         self.settling.idle(quiet)
 
     def forget(self, quiet: int) -> bool:
-        """Whether the connection, quiet for ``quiet`` nanoseconds, is over; what late packets would need is dropped."""
+        """Whether the connection, silent for ``quiet`` nanoseconds, is over; drops what late packets would need."""
         if not self.connection.ended_by or quiet < SILENCE:
             return False
         self.settling.idle(quiet)
@@ -576,17 +576,17 @@ class AuditListener(Listener):
             self._judge(self.settling.follow(option))
         self.terms.promises.clear()
         self.answers.finish()
-        del self.settling, self.answers  # They hold this by its methods, and only the collector would find it.
+        del self.settling, self.answers  # They hold this object by its methods; only the collector would free it.
 
     def _routine(self, message: Message, routine: Callable[[Message], bool]) -> bool:
-        """Whether a message is judged by its class, and changes nothing here but counts."""
+        """Whether a message is judged by its class, and only changes counts here."""
         return self._by_class is not None and self.terms.settled and routine(message)
 
     # Routine RPCs in columns
 
     @property
     def outstanding(self) -> int:
-        """Forward calls without a reply that are objects."""
+        """Number of unanswered forward calls that are objects."""
         return len(self.open[0])
 
     def rows_wanted(self, sends: RowSends, names: RpcNames) -> NDArray[np.bool_]:
@@ -670,7 +670,7 @@ class AuditListener(Listener):
             self.settling.add(transaction)
 
     def _alone(self, offers: Mapping[int, Offer], rows: Rows) -> set[int]:
-        """Places of calls whose RPCs are judged by themselves, and of those that a late RDMA Write may still touch."""
+        """Indices of calls whose RPCs are judged individually, or that a late RDMA Write may still touch."""
         recent = rows["reply_frame"] > self.settling.frame - REORDERED
         return {index for index, offer in offers.items() if offer.remarkable or recent[index]}
 
@@ -740,7 +740,7 @@ class AuditListener(Listener):
     # Before and after a judgement
 
     def _settled_routine(self, messages: list[tuple[Rpc, bool]]) -> None:
-        """Judge routine messages by what is known of the connection now."""
+        """Judge routine messages by what is known of the connection by now."""
         assert self._by_class is not None
         keys = message_class(self.conversation, False), message_class(self.conversation, True)
         for rpc, is_call in messages:
@@ -774,7 +774,7 @@ class AuditListener(Listener):
         self.memory.place(moved)
 
     def _settled(self, subject: Subject) -> None:
-        """Judge a noun.  The last one of an Rpc is its Transaction."""
+        """Judge a noun.  The last noun of an Rpc is its Transaction."""
         if isinstance(subject, Transaction):
             self.answered.pop(subject.rpc, None)
         if self._by_class is not None and (key := settled_class(subject)) is not None:
@@ -797,7 +797,7 @@ class AuditListener(Listener):
         self._judge(unanswered)
 
     def _answered(self, caller: int, xid: int, frame: int) -> None:
-        """What cannot be read was answered, and its memory is no longer in use."""
+        """Note that an undecodable message was answered, so that its memory is no longer in use."""
         for call in self.unread_calls[caller]:
             if call.xid == xid and not call.answered:
                 call.answered = frame
@@ -805,7 +805,7 @@ class AuditListener(Listener):
     # Messages and options
 
     def _sent(self, sent: SentMessage) -> SentMessage:
-        """Version 2: a message changes what is settled, and is judged by what was settled before."""
+        """Update what version 2 settled; the message itself is judged by what was settled before it."""
         terms = self.terms
         was_settled = terms.settled
         terms.see(sent)

@@ -1,5 +1,5 @@
-"""Transaction: a call with its reply and what was moved for it, when all of that is over; and what
-is known of its unreduced data, of credits and of the back channel by then."""
+"""Transaction: a call with its reply and the transfers for it, when all of that is over; and what is known by then of
+its unreduced data, of credits and of the back channel."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 REMEMBERED = 4096
-"""XIDs of each end that are remembered per connection, and other small things."""
+"""XIDs per end, and other small things, that are kept per connection."""
 
 
 def remember(table: OrderedDict[Key, Value], key: Key, value: Value) -> None:
-    """Put an entry at the end; the first one falls out of a full table."""
+    """Put an entry at the end; a full table drops its first one."""
     table[key] = value
     table.move_to_end(key)
     if len(table) > REMEMBERED:
@@ -59,7 +59,7 @@ def remember(table: OrderedDict[Key, Value], key: Key, value: Value) -> None:
 
 
 class LastXids:
-    """The XIDs of the last ``REMEMBERED`` messages of one end, as numbers of four bytes."""
+    """The XIDs of the last ``REMEMBERED`` messages of one end, four bytes each."""
 
     __slots__ = "_xids"
 
@@ -70,7 +70,7 @@ class LastXids:
         return xid in self._xids[-REMEMBERED:]
 
     def add(self, xids: Iterable[int]) -> None:
-        """Remember the XIDs of the messages that follow, in order."""
+        """Add the XIDs of the next messages, in order."""
         self._xids.extend(xids)
         if len(self._xids) > 2 * REMEMBERED:
             del self._xids[:-REMEMBERED]
@@ -79,32 +79,32 @@ class LastXids:
 UNSEEN_CALLS = "calls may be missing from the capture since the last reply, or truncated before they say that they are"
 CALL_NOT_WHOLE = "the call's Payload stream is not all in the capture"
 LOOKED_AT = 1 << 20
-"""Bytes of a long message that are looked at."""
+"""Bytes of a long message that are examined."""
 
 
 NONE_LACKING = 0, False
 
 
 class CreditState(NamedTuple):
-    """Credits at the moment of a call."""
+    """Credits at the time of a call."""
 
     outstanding: int
-    """Calls without a reply, this one included."""
+    """Number of unanswered calls, with this one."""
     limit: int | None
     """The lower of requested and granted; None before the first reply."""
     lenient: int | None
     """The highest limit that may still have been in force for the requester."""
     granted: int | None
     unmatched: int = 0
-    """Replies that fit no call, and may be those of calls that count as outstanding."""
+    """Replies that fit no call, and may be to calls that count as outstanding."""
     since: int = 1 << 62
-    """Frame of the last reply before it; behind all where nothing before it is asked for."""
+    """Frame of the last reply before the call; after all frames if nothing before the call matters."""
     undirected: int = 0
-    """Messages of the caller that may be calls, or of which only an answer shows it, this one included."""
+    """Messages of the caller, this one included, that may be calls, or that only an answer shows to be."""
 
 
 def lacking(connection: Connection, caller: int, since: int, frame: int, answered: int = 0) -> tuple[int, bool]:
-    """Packets of the caller that the capture lacks between two frames, and whether it lacks any of the other end.
+    """Packets of the caller missing between two frames, and whether any of the other end are.
 
     ``answered``: the later frame that shows what the other end had sent by then.
     """
@@ -116,38 +116,38 @@ def lacking(connection: Connection, caller: int, since: int, frame: int, answere
 
 
 class HandleStep(NamedTuple):
-    """How handles follow each other."""
+    """How the handles of an end follow each other."""
 
     step: int
-    """From each to the next."""
+    """Difference of consecutive handles."""
     run: int
-    """How many in a row it was."""
+    """How often in a row it occurred."""
     before: int
-    """The same before this call."""
+    """``run`` before this call."""
     by_index: bool
-    """From the last handle of the same index (the handle without its last eight bits), not from the last of all."""
+    """Handles are compared with the last one of the same index (without the last eight bits), not with the last one."""
 
 
 @dataclass(eq=False)
 class Transaction(Subject):
-    """A call and its reply, when everything that belongs to them has passed."""
+    """A call and its reply, when everything that belongs to them is over."""
 
     conversation: Conversation
     rpc: Rpc
     flow: CreditState | None = None
-    """Of the call."""
+    """Credits at the call."""
     responder_seen: bool = True
     """The responder had sent a message before the call."""
     overtaken: bool = False
-    """A reply that is shown too late, behind a later one or with an earlier time, may have come before the call."""
+    """A reply that is shown after a later one, or has an earlier time, may have come before the call."""
     late: list[Operation] = field(default_factory=list)
-    """RDMA Reads and Writes on its memory that were issued behind the reply."""
+    """RDMA Reads and Writes on its memory that were issued after the reply."""
     version_supported: bool = True
-    """The responder uses the version of the call itself, in messages that are no errors."""
+    """The responder itself uses the version of the call in messages that are no errors."""
     of_open_call: bool = False
-    """A reply without a call returns the Reply chunk of a call that is open."""
+    """A reply without a call returns the Reply chunk of an open call."""
     persistent: tuple[int, int] | None = None
-    """A handle of its chunks that calls one after the other advertise, and how many did so far."""
+    """A handle that consecutive calls advertise, and how many did so far."""
 
     handle_step: HandleStep | None = None
     """How regularly the new handles of its sender follow each other."""
@@ -157,9 +157,9 @@ class Transaction(Subject):
         return caller if role == "requester" else 1 - caller
 
     def _lacking(self) -> tuple[int, bool]:
-        """``lacking`` between the last reply before the call and it.
+        """``lacking`` between the last reply before the call and the call.
 
-        Only when it is judged: what seems to be missing may come late.
+        Computed only when it is judged: what seems to be missing may come late.
         """
         if self.flow is None or self.rpc.call is None:
             return NONE_LACKING
@@ -170,12 +170,12 @@ class Transaction(Subject):
 
     @property
     def unseen_calls(self) -> str:
-        """Why calls before this one may be missing; '' where none are."""
+        """Why calls before this one may be missing; '' if none are."""
         return UNSEEN_CALLS if self._lacking()[0] else ""
 
     @property
     def credit_doubt(self) -> str:
-        """Why a call that seems to be within the limit may not be; '' where it is."""
+        """Why a call that seems to be within the limit may not be; '' if it is."""
         packets, granted = self._lacking()
         assert self.flow is not None
         if self.flow.limit is not None and packets and self.flow.outstanding + packets > self.flow.limit:
@@ -207,7 +207,7 @@ class Transaction(Subject):
 
     @property
     def shape(self) -> int:
-        """What is truncated in the capture it may have."""
+        """Traits of what may be truncated in the capture."""
         rpc, shape = self.rpc, 0
         call, reply = rpc.call, rpc.reply
         if call is not None and call.header.version == 2:
@@ -245,7 +245,7 @@ class Transaction(Subject):
 
     @cached_property
     def unread(self) -> str:
-        """Why the two transport headers cannot be held against each other."""
+        """Why the two transport headers cannot be compared; '' if they can."""
         rpc = self.rpc
         if rpc.call is None:
             return "the call is not in the capture"
@@ -260,13 +260,13 @@ class Transaction(Subject):
 
     @property
     def sealed(self) -> bool:
-        """RPCSEC_GSS protects integrity or privacy of the message."""
+        """RPCSEC_GSS protects the message by integrity or privacy."""
         gss = self.rpc.gss
         return gss is not None and gss.procedure == RPCSEC_GSS_DATA and gss.service in (GSS_INTEGRITY, GSS_PRIVACY)
 
     @property
     def credential_cut(self) -> bool:
-        """The call may have an RPCSEC_GSS credential, which is not in the capture."""
+        """The call may have an RPCSEC_GSS credential that is not captured."""
         head, call = self.call_head, self.rpc.call
         if call is None or (call.header.problem and not call.header.truncated):
             return False
@@ -274,7 +274,7 @@ class Transaction(Subject):
 
     @property
     def asked_unknown(self) -> str:
-        """Why it is not known how many bytes of results the call asks for; '' where it is, or no argument says."""
+        """Why it is unknown how many bytes of results the call asks for; '' if it is known, or no argument tells."""
         bound, gss = self.bound_procedure, self.rpc.gss
         if bound is None and self.rpc.procedure is not None:
             return ""
@@ -291,12 +291,12 @@ class Transaction(Subject):
 
     @cached_property
     def call_stream(self) -> bytes:
-        """The call's Payload stream after reduction, as far as it is known without a gap."""
+        """The call's Payload stream after reduction, up to its first gap."""
         return self._stream(self.rpc.call, call_stream_prefix)
 
     @cached_property
     def reply_stream(self) -> bytes:
-        """The reply's Payload stream after reduction, as far as it is known without a gap."""
+        """The reply's Payload stream after reduction, up to its first gap."""
         if self.of_open_call:
             return claimed_prefix(self.rpc, LOOKED_AT)
         return self._stream(self.rpc.reply, reply_stream_prefix)
@@ -336,7 +336,7 @@ class Transaction(Subject):
         return _ends(message) and len(self.reply_stream) == message.inline_length
 
     def lacks(self, message: Message) -> bool:
-        """Not all that a message carries is in the capture."""
+        """Whether not all that a message carries is in the capture."""
         moved = [operation for chunk in self.rpc.chunks for use in chunk.segments for operation in use.operations]
         whole = all(operation.payload.whole for operation in (message.operation, *moved))
         return bool(message.header.truncated or not whole or gaps(self.connection))
@@ -357,15 +357,15 @@ class Transaction(Subject):
 
     @cached_property
     def unplaced_chunks(self) -> frozenset[int]:
-        """Indices in ``reduced`` of those that stand at no eligible argument."""
+        """Indices in ``reduced`` of chunks that are at no eligible argument."""
         if self.arguments is None:
             return frozenset()
         return frozenset(range(len(self.reduced))) - {item.chunk for item in self.arguments.items if item.reduced}
 
     @property
     def continues_long_call(self) -> int | None:
-        """The Position of a Read chunk that goes on with a long call, of which the chunk at Position 0 has not all: it
-        is where that ends, or before the arguments, where nothing is reduced; None where none does."""
+        """The Position of a Read chunk that continues a long call of which the chunk at Position 0 has only a part: it
+        is that chunk's end, or lies before the arguments, where nothing is reduced; None if there is no such chunk."""
         message, head = self.rpc.call, self.call_head
         if message is None or message.header.procedure != RDMA_NOMSG or not self.unplaced_chunks:
             return None
@@ -377,13 +377,13 @@ class Transaction(Subject):
 
     @cached_property
     def arguments(self) -> Items | None:
-        """The eligible arguments; None where the binding is not known or the call is not whole."""
+        """The eligible arguments; None if the binding is unknown or the call is not whole."""
         call = self._bound_call
         return binding.call_items(*call, self.reduced) if call is not None else None
 
     @cached_property
     def results(self) -> Items | None:
-        """The eligible results; None where the binding is not known or the reply is not whole."""
+        """The eligible results; None if the binding is unknown or the reply is not whole."""
         rpc, stream = self.rpc, self.reply_stream
         if (bound := self.bound_procedure) is None or not self.reply_whole or self.credential_cut:
             return None
@@ -392,13 +392,13 @@ class Transaction(Subject):
 
     @property
     def may_succeed(self) -> bool:
-        """The reply accepts the call, or what it says is not in the capture."""
+        """Whether the reply accepts the call, or its header is not captured."""
         head = self.reply_head
         return head is None or (head.accepted is not False and head.accept_status in (None, SUCCESS))
 
     @property
     def nfs_status(self) -> int | None:
-        """The first word of the results, with which those of NFS begin; None where it is not known."""
+        """The first word of NFS results, which is their status; None if unknown."""
         head, stream = self.reply_head, self.reply_stream
         known = self.rpc.program == NFS and not self.credential_cut
         known = known and head is not None and 0 < head.body <= len(stream) - 4
@@ -406,24 +406,24 @@ class Transaction(Subject):
 
     @property
     def failed(self) -> bool:
-        """The first word of the results shows that there are no data in them, as far as they are in the capture."""
+        """Whether the first word of the results shows that they have no data."""
         return self.rpc.version in (2, 3) and bool(self.nfs_status)
 
     @cached_property
     def largest_results(self) -> tuple[int | None, ...]:
-        """The largest that each eligible result can be, by the arguments; None where these do not limit it."""
+        """By eligible result, its largest possible size by the arguments; None if they do not limit it."""
         call = self._bound_call
         return binding.result_bounds(*call, self.reduced) if call is not None else ()
 
     @cached_property
     def asked_bytes(self) -> int | None:
-        """The bytes of results that the call asks for inline or in the Reply chunk, where it states how many."""
+        """Bytes of results that the call asks for inline or in the Reply chunk; None if it does not tell."""
         call = self._bound_call
         return binding.reply_bound(*call, self.reduced) if call is not None else None
 
     @property
     def bound_procedure(self) -> tuple[int, int, int] | None:
-        """Program, version and procedure, where their binding is known."""
+        """Program, version and procedure if their binding is known."""
         rpc = self.rpc
         if not self.bound or rpc.program is None or rpc.version is None or rpc.procedure is None:
             return None
@@ -431,13 +431,13 @@ class Transaction(Subject):
 
     @property
     def _bound_call(self) -> tuple[int, int, int, bytes, int, int] | None:
-        """The same, with the call's stream and where it begins and ends."""
+        """``bound_procedure`` with the call's stream, its start and its end."""
         if (bound := self.bound_procedure) is None or not self.call_whole:
             return None
         return *bound, self.call_stream, 0, len(self.call_stream)
 
     def written(self, use: SegmentUse) -> int:
-        """Bytes of a segment that RDMA Writes put there; of late ones only what the reply returns."""
+        """Bytes of a segment that RDMA Writes filled; of late Writes only those that the reply returns count."""
         _, length, start = use.advertised
         behind = {id(operation) for operation in self.late}
         written = filled(use, [operation for operation in use.operations if id(operation) not in behind])
@@ -448,8 +448,8 @@ class Transaction(Subject):
         return len(written)
 
     def unseen_before(self, frame: int) -> str:
-        """Why either end may have sent something behind the call and before that frame that the capture lacks or shows
-        later; '' where it cannot have."""
+        """Why either end may have sent something between the call and ``frame`` that the capture lacks or shows later;
+        '' if it cannot have."""
         call = self.rpc.call_frame
         return self.unseen(self.endpoint("responder"), call, frame) or self.unseen(
             self.endpoint("requester"), call, frame
@@ -457,7 +457,7 @@ class Transaction(Subject):
 
     @property
     def unseen_writes(self) -> str:
-        """Why there may be RDMA Writes between call and reply that the capture lacks; '' where there are none."""
+        """Why RDMA Writes between call and reply may be missing from the capture; '' if none are."""
         call, reply = self.rpc.call, self.rpc.reply
         if call is None or reply is None:
             return ""
@@ -465,7 +465,7 @@ class Transaction(Subject):
 
     @property
     def unwritten(self) -> str:
-        """Why it is not known what was written; '' where it is."""
+        """Why it is unknown what was written; '' if it is known."""
         until = max([operation.first_frame for operation in self.late], default=max(self.frames))
         reply = self.rpc.reply
         if reply is not None and self.connection.last_time <= reply.operation.last_time:
@@ -474,7 +474,7 @@ class Transaction(Subject):
 
     @property
     def unwritten_by_reply(self) -> str:
-        """Why it is not known what was written before the reply was issued; '' where it is."""
+        """Why it is unknown what was written before the reply was issued; '' if it is known."""
         frame = max(self.frames)
         responder = self.endpoint("responder")
         missing = gaps_within(self.connection, responder, self.rpc.call_frame, frame)
@@ -482,8 +482,8 @@ class Transaction(Subject):
 
     @property
     def _doubtful_writes(self) -> str:
-        """Why it is not known whose Writes those are that were seen; '' where it is."""
-        # A missing call may have offered the memory of Writes behind the reply.
+        """Why it is unknown for which call the captured Writes were; '' if it is known."""
+        # A missing call may have offered the memory of Writes after the reply.
         if self.late and (reason := self.unseen(self.endpoint("requester"), self.rpc.call_frame, LATER)):
             return reason
         if not self.responder_seen and (reason := beheaded(self.connection, self.endpoint("responder"))):
@@ -496,12 +496,12 @@ class Transaction(Subject):
 
 
 def _ends(message: Message) -> bool:
-    """How long the inline Payload stream is is known."""
+    """Whether the length of the inline Payload stream is known."""
     return message.header.procedure == RDMA_NOMSG or message.operation.end_known
 
 
 def filled(use: SegmentUse, operations: Sequence[Operation]) -> IntervalSet:
-    """The addresses of a segment that these operations touch."""
+    """The addresses of a segment that these Operations touch."""
     handle, length, start = use.advertised
     end = start + length
     touched = IntervalSet()
@@ -513,7 +513,7 @@ def filled(use: SegmentUse, operations: Sequence[Operation]) -> IntervalSet:
 
 
 def offers(rpc: Rpc, operation: Operation) -> bool:
-    """A call that may be shown late offers the memory that an RDMA Write is on."""
+    """Whether a call that may be shown late offers the memory of an RDMA Write."""
     return any(
         operation.handle == use.advertised.handle
         and filled(use, (operation,))
@@ -525,17 +525,17 @@ def offers(rpc: Rpc, operation: Operation) -> bool:
 
 
 class Claim(NamedTuple):
-    """Bytes of a segment that a reply says were written."""
+    """Bytes of a segment that, by the reply, were written."""
 
     handle: int
     start: int
     end: int
     written: IntervalSet
-    """What was written before the reply."""
+    """Bytes that were written before the reply."""
 
 
 def claims(rpc: Rpc) -> list[Claim]:
-    """What a reply counts of the segments of its call."""
+    """By segment, what a reply says was written."""
     of_segments = []
     for chunk in rpc.chunks:
         for use in chunk.segments if chunk.kind != "read" else ():
@@ -547,7 +547,7 @@ def claims(rpc: Rpc) -> list[Claim]:
 
 
 def delivers(claims: Sequence[Claim], operation: Operation) -> bool:
-    """A late RDMA Write brings bytes that the reply says were already there."""
+    """Whether a late RDMA Write brings bytes that, by the reply, were already there."""
     for handle, start, end, written in claims:
         low, high = max(start, operation.address), min(end, operation.address + operation.length)
         if operation.handle == handle and low < high and written.missing(low, high):
@@ -556,14 +556,14 @@ def delivers(claims: Sequence[Claim], operation: Operation) -> bool:
 
 
 class Leftover(NamedTuple):
-    """Bytes behind the count word of a reduced item that belong to the item."""
+    """Bytes after the count word of a reduced item that should have been removed with it."""
 
     name: str
     """Procedure or operation."""
     length: int
     """Bytes of the item."""
     excess: int
-    """Bytes that are left."""
+    """Bytes that are left over."""
 
     @property
     def only_pad(self) -> bool:
@@ -571,7 +571,7 @@ class Leftover(NamedTuple):
 
 
 def call_leftover(transaction: Transaction) -> Leftover | None:
-    """What the call's Read chunks should have taken out of its stream, and did not."""
+    """Bytes that the call's Read chunks should have taken out of its stream, but did not; None for none."""
     items, stream, call = transaction.arguments, transaction.call_stream, transaction.bound_procedure
     if items is None or call is None:
         return None
@@ -581,7 +581,7 @@ def call_leftover(transaction: Transaction) -> Leftover | None:
 
 
 def reply_leftover(transaction: Transaction) -> Leftover | None:
-    """What the reply's Write chunks should have taken out of its stream, and did not."""
+    """Bytes that the reply's Write chunks should have taken out of its stream, but did not; None for none."""
     items, stream, call = transaction.results, transaction.reply_stream, transaction.bound_procedure
     if items is None or call is None:
         return None
@@ -591,7 +591,7 @@ def reply_leftover(transaction: Transaction) -> Leftover | None:
 
 
 def _leftover(items: Items, stream: bytes, arguments: bool, walk: Callable[[bytes], Items]) -> Leftover | None:
-    """The bytes behind a reduced item without which the stream can be read to its very end."""
+    """The bytes after a reduced item without which the stream decodes exactly to its end; None for none."""
     if items.complete and items.end == len(stream):
         return None
     taken = 0
@@ -619,22 +619,22 @@ UNREAD = "a call before it cannot be read"
 
 
 class BackChannel:
-    """The back channel of a connection.  A client offers it with its call, not only once that is answered."""
+    """The back channel of a connection.  A client offers it with its call, even before that is answered."""
 
     def __init__(self) -> None:
         self.offered = 0
-        """Frame of the first call that did; 0 for none."""
+        """Frame of the first call that offered it; 0 for none."""
         self.unread = 0
-        """Frame of the first message of the client that cannot be read, and may have."""
+        """Frame of the client's first undecodable message, which may have offered it."""
         self.reason = ""
-        """Why it cannot."""
+        """Why that message cannot be decoded."""
         self.calls_back = False
         """The server has called the client."""
         self._pending: dict[Rpc, int] = {}
-        """Forward calls whose contents are not all there yet, and their frames."""
+        """Forward calls whose contents have not all come, and their frames."""
 
     def call_sent(self, transaction: Transaction) -> None:
-        """A forward call passes, which may offer it."""
+        """Note a forward call, which may offer the back channel."""
         call = transaction.rpc.call
         assert call is not None
         if call.header.procedure == RDMA_NOMSG and not call.header.problem:
@@ -643,18 +643,18 @@ class BackChannel:
             self._note(transaction, call)
 
     def other_sent(self, sender: int, message: Message) -> None:
-        """What is no call, or cannot be read as one."""
+        """Note a message that is no call, or cannot be decoded as one."""
         if sender == 0 and message.header.problem:
             self._unread(message.frame, UNREAD)
 
     def ended(self, transaction: Transaction) -> None:
-        """A forward call, when all of it is known."""
+        """Note a forward call when all of it is known."""
         if self._pending.pop(transaction.rpc, 0):
             assert transaction.rpc.call is not None
             self._note(transaction, transaction.rpc.call)
 
     def doubt(self, frame: int) -> str:
-        """Why the client may have offered it before ``frame`` all the same; '' where it cannot have."""
+        """Why the client may have offered it before ``frame`` nevertheless; '' if it cannot have."""
         if self.unread and self.unread < frame:
             return self.reason
         return UNREAD if any(pending < frame for pending in self._pending.values()) else ""
@@ -672,7 +672,7 @@ class BackChannel:
 
 
 def _offers(transaction: Transaction, call: Message) -> bool | str:
-    """Whether a call offers the back channel; in words why that is not known."""
+    """Whether a call offers the back channel; in words why that is unknown."""
     if call.header.problem:
         return UNREAD
     if call.header.procedure == RDMA_MSG and call.end - call.start >= 28:
@@ -698,30 +698,30 @@ def _offers(transaction: Transaction, call: Message) -> bool | str:
 
 
 LOWERING = 1_000_000_000
-"""Nanoseconds that a lower grant may need to reach the requester."""
+"""Nanoseconds until a requester knows of a lower grant."""
 
 
 class CreditGrants:
-    """Requested and granted, by caller."""
+    """Credits requested and granted, by caller."""
 
     def __init__(self, conversation: Conversation) -> None:
         self.conversation = conversation
         self.explained = [0, 0]
-        """Replies without a call up to when the last call alone was outstanding: they are none to a later one."""
+        """Replies without a call by the time when only one call was outstanding: these are not to later calls."""
         self.granted: list[int | None] = [None, None]
-        """The latest."""
+        """The latest grant."""
         self.higher: list[tuple[int, int]] = [(0, 0), (0, 0)]
-        """A grant that was in force until that time, ns."""
+        """A higher grant that may still be used, and until when (ns)."""
         self.requested = [0, 0]
         self.last_reply = [0, 0]
-        """Its frame."""
+        """Frame of the last reply."""
         self.unrelieved: tuple[list[Transaction], ...] = ([], [])
         """Calls since the last reply."""
         self._relieved: list[tuple[int, list[Transaction]]] = [(0, []), (0, [])]
-        """The frame of the last reply, and the calls before it and behind the reply before it."""
+        """Frame of the last reply, and the calls between the reply before it and itself."""
 
     def called(self, caller: int, transaction: Transaction, outstanding: int) -> None:
-        """A call takes a credit; ``outstanding`` counts it."""
+        """Count a call, which takes a credit; ``outstanding`` includes it."""
         message = transaction.rpc.call
         assert message is not None
         undirected = self.conversation.connection.undirected_messages[caller] + message.untyped
@@ -748,13 +748,13 @@ class CreditGrants:
         return CreditState(outstanding, *limits, grant, unmatched, since)
 
     def unmatched(self, caller: int) -> int:
-        """Replies that fit no call, and may be those of calls that count as outstanding."""
+        """Replies that fit no call, and may be to calls that count as outstanding."""
         known = self.conversation.unmatched_replies[caller]
         self.explained[caller] = min(self.explained[caller], known)
         return known - self.explained[caller]
 
     def grant(self, caller: int, credits: int, time: int) -> None:
-        """A reply grants ``credits`` at ``time`` (ns)."""
+        """Note that a reply grants ``credits`` at ``time`` (ns)."""
         old = self.granted[caller]
         if old is not None and credits < old:
             before, until = self.higher[caller]
@@ -763,7 +763,7 @@ class CreditGrants:
         self.granted[caller] = credits
 
     def replied(self, caller: int, message: Message) -> None:
-        """A reply may grant credits; an RDMA_ERROR's word is not counted on."""
+        """Note a reply that may grant credits; the value in an RDMA_ERROR does not count."""
         credits, header = message.header.credits, message.header
         self.last_reply[caller] = max(self.last_reply[caller], message.frame)
         self.relieve(caller, message.frame, message.time)
@@ -772,7 +772,7 @@ class CreditGrants:
             self.grant(caller, credits, message.time)
 
     def relieve(self, caller: int, frame: int, time: int) -> None:
-        """A reply, whatever it grants, came in ``frame``, at ``time`` (ns)."""
+        """Note a reply, whatever it grants, in ``frame`` at ``time`` (ns)."""
         for transaction in self.unrelieved[caller]:
             if transaction.rpc.call is not None and transaction.rpc.call.time > time:
                 transaction.overtaken = True

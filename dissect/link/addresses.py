@@ -13,36 +13,36 @@ MAPPED = np.uint64(0xFFFF00000000)
 """Bytes 8 to 15 of ::ffff:0.0.0.0."""
 
 LID = b"InfiniBand LID"
-"""Bytes 0 to 13 where bytes 14 and 15 are a Local Identifier: no IPv6 address or GID (RFC 4291, 2.4) begins so."""
+"""Bytes 0 to 13 of a Local Identifier, which bytes 14 and 15 hold: no IPv6 address or GID (RFC 4291, 2.4) begins so."""
 
 NOT_KNOWN = np.uint32(0xFFFFFFFF)
 FORGOTTEN = "address forgotten"
 RECENT = 64
-"""Times that numbers were asked for, since which no address is forgotten: several batches."""
+"""An address asked for within so many of the last requests is not forgotten: several batches."""
 
 
 class AddressTable:
-    """Gives each address a small number: 16 bytes, IPv4 as ::ffff:a.b.c.d (RFC 4291, 2.5.5.2), a LID behind ``LID``."""
+    """Gives each address a small number: 16 bytes, IPv4 as ::ffff:a.b.c.d (RFC 4291, 2.5.5.2), a LID after ``LID``."""
 
     def __init__(self, limit: int = 0) -> None:
-        """``limit``: addresses that are remembered; of more, half of it goes, those first that were not seen for the
-        longest.  They get other numbers when they are seen again.  0: all."""
+        """``limit``: addresses to keep; beyond that half of them are forgotten, the longest unseen first, and get other
+        numbers when seen again.  0: all."""
         self._limit = limit
         self._ids: dict[bytes, int] = {}
         self._addresses: dict[int, bytes] = {}
         self._names: dict[int, str] = {}
         self._given = 0
-        """Numbers."""
+        """How many numbers were given."""
         self._new: list[bytes] = []
-        """Not in the columns yet."""
+        """Addresses that are not in the columns so far."""
         self._high = np.zeros(0, np.uint64)
         self._low = np.zeros(0, np.uint64)
         self._hashes = np.zeros(0, np.uint64)
         self._order = np.zeros(0, np.uint32)
         self._number = np.zeros(0, np.uint32)
-        """Of the rows; where all are remembered, a row is a number."""
+        """The number in each row; if all addresses are kept, the row itself."""
         self._seen = np.zeros(0, np.int64)
-        """When each was asked for last, by ``_asked``."""
+        """When each was last asked for, counted by ``_asked``."""
         self._asked = 0
 
     def __len__(self) -> int:
@@ -50,7 +50,7 @@ class AddressTable:
         return self._given
 
     def id(self, address: bytes) -> int:
-        """The number of an address of 16 bytes; a new one where it was not seen before."""
+        """The number of an address of 16 bytes; a new number for a new address."""
         known = self._ids.get(address)
         if known is None:
             known = self._add(address)
@@ -58,11 +58,11 @@ class AddressTable:
         return known
 
     def since(self, number: int) -> list[bytes]:
-        """The addresses from that number on."""
+        """The addresses with this number or a higher one."""
         return [*self._addresses.values()][number:]
 
     def learn(self, number: int, addresses: list[bytes]) -> None:
-        """Take over what another table has from that number on; up to there the two are the same."""
+        """Take over another table's ``addresses`` from ``number`` on; both tables must be the same up to there."""
         new = addresses[len(self) - number :]
         for address in new:
             self._add(address)
@@ -95,7 +95,7 @@ class AddressTable:
         return numbers
 
     def _numbers(self, high: NDArray[np.uint64], low: NDArray[np.uint64]) -> NDArray[np.uint32]:
-        """The same, for addresses that are mostly new."""
+        """Numbers of addresses that are mostly new."""
         pairs = np.stack((high, low), axis=1).astype(">u8")
         distinct, inverse = np.unique(pairs.view("V16").ravel(), return_inverse=True)
         numbers = []

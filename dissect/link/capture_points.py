@@ -1,12 +1,11 @@
-"""The same traffic captured at two points, by two clocks: what both saw, and how far the clocks are apart.
+"""The same traffic captured at two points with two clocks: what both saw, and how far the clocks are apart.
 
-A packet is recognised by its headers and ICRC, or by its TCP header and IP identification, as ``duplicates`` does; one
-that came more than once is left out.  A packet that passes the first point first is later at the other by the offset
-of the clocks and its transit, one that passes the other point first is later by the offset less its transit.  So the
-offset lies between the least of the former differences and the greatest of the latter.  Where one clock gains on the
-other, the differences lie to both sides of a line instead, and a clock drifts for certain where no level line has all
-of them on the right sides.
-"""
+A packet is recognised by its headers and ICRC, or by its TCP header and IP identification, as in ``duplicates``;
+packets that came more than once are left out.  A packet that passes the first point first has, at the other, a time
+that is later by the clocks' offset plus its transit; one that passes the other point first, by the offset minus its
+transit.  So the offset lies between the least of the former differences and the greatest of the latter.  If one clock
+runs faster, the differences lie on both sides of a slope instead; a drift is certain if no constant offset separates
+them."""
 
 from __future__ import annotations
 
@@ -27,42 +26,42 @@ from .locate import Located, locate
 from .walk import count_carried, fill_addresses
 
 OTHER_POINT = 1 << 15
-"""In ``FRAME.interface``: the frame is of a capture point that another one stands before."""
+"""Flag in ``FRAME.interface``: the frame is from a capture point that has less priority than another one."""
 SEEN_ELSEWHERE = "seen at another capture point"
-"""Key of the counts of frames that are passed over."""
+"""Key for frames that are left out, in the counts."""
 ENOUGH = 16
-"""Packets of two hosts that both points have to show."""
+"""Packets of two hosts that both points must have."""
 SHARE = 0.8
-"""Of the packets of two hosts between the first and the last common one, at the point that shows fewer: so many have to
-be at both."""
+"""Share that must be at both points, of two hosts' packets between the first and the last common one, at the point that
+has fewer."""
 
 Hosts = frozenset[bytes]
 """The addresses of two hosts."""
 
 MAX_DRIFT = 1e-3
-"""A thousand parts in a million: crystals are wrong by fifty, and beyond this is no clock."""
+"""A thousand parts per million: crystals are off by fifty, and what exceeds this is no clock."""
 SPANS = 4096
-"""Of the time, in each of which the least and the greatest difference bound the drift."""
+"""Parts of the time; the least and the greatest difference in each bound the drift."""
 
 _SIGHT = np.dtype([("hash", "u8"), ("time", "i8"), ("frame", "i8"), ("source", "u4"), ("destination", "u4")])
 _ENDS = np.dtype([("source", "u4"), ("destination", "u4")])
 
 
 class Clocks(NamedTuple):
-    """How far two clocks are apart, in nanoseconds."""
+    """The offset and drift between two clocks, in nanoseconds."""
 
     since: int
     """A time by the first clock."""
     offset: int
-    """The other clock less the first one, then."""
+    """The other clock minus the first one at ``since``."""
     error: int | None
     drift: float
-    """What the other clock gains, as a part of the time; 0 where none is certain."""
+    """What the other clock gains, as a fraction of time; 0 if none is certain."""
     drift_error: float | None
-    """The drift is right to so much; None where it cannot be told."""
+    """Error bound of the drift; None if it is unknown."""
 
     def at(self, times: Int64s) -> Int64s:
-        """The offset at times by the first clock."""
+        """The offsets at times of the first clock."""
         gained: Int64s = np.rint((times - self.since) * self.drift).astype(np.int64)
         return gained + self.offset
 
@@ -71,15 +70,15 @@ class CommonTraffic(NamedTuple):
     """What two capture points have in common.  Times in nanoseconds."""
 
     hosts: frozenset[Hosts]
-    """Whose packets both points show."""
+    """Pairs of hosts whose packets both points have."""
     both: int
-    """Packets that both points show."""
+    """Packets that both points have."""
     only_first: int
     only_other: int
-    """Packets of the same hosts that one of them shows."""
+    """Packets of the same hosts that only one point has."""
     clocks: Clocks
     transit: tuple[int | None, int | None]
-    """Median, from the first point to the other and back, by that offset."""
+    """Median transit from the first point to the other, and back, by that offset."""
     passing: frozenset[tuple[bytes, bytes]]
     """Source and destination of the packets that pass the first point first."""
 
@@ -90,17 +89,17 @@ class CommonTraffic(NamedTuple):
 
     @property
     def error(self) -> int | None:
-        """The offset is right to so much; None where packets of one direction alone are common."""
+        """Error bound of the offset; None if only packets of one direction are common."""
         return self.clocks.error
 
 
 class LonePackets(NamedTuple):
-    """Packets that one of two capture points shows, of the time in which both captured."""
+    """Packets that only one of two capture points has, from the time in which both captured."""
 
     lost: Int64s
-    """Frames there, of packets on their way to the other point: lost between the points, or by the other capture."""
+    """Frames with packets on their way to the other point: lost between the points, or by the other capture."""
     missed: Int64s
-    """Frames there, of packets that came from the other point, whose capture lost them."""
+    """Frames with packets that came from the other point, whose capture lost them."""
 
 
 class Sightings:
@@ -112,7 +111,7 @@ class Sightings:
         self._parts: list[Rows] = []
 
     def add(self, batch: FrameBatch, before: int = 0) -> None:
-        """Take note of a batch's packets; ``before``: frames of files before that of the batch."""
+        """Add a batch's packets; ``before``: number of frames in earlier files."""
         for rows, seen, ends in _seen(batch, locate(batch, self.addresses), self.addresses):
             part = np.zeros(len(rows), _SIGHT)
             part["hash"], part["time"] = seen["hash"], seen["time"]
@@ -121,14 +120,14 @@ class Sightings:
             self._parts.append(part)
 
     def rows(self) -> Rows:
-        """_SIGHT rows, without those packets that came more than once."""
+        """_SIGHT rows, without packets that came more than once."""
         rows = np.concatenate(self._parts) if self._parts else np.zeros(0, _SIGHT)
         _, first, times = np.unique(rows["hash"], return_index=True, return_counts=True)
         return take(rows, np.sort(first[times == 1]))
 
 
 def _seen(batch: FrameBatch, located: Located, addresses: AddressTable) -> Iterator[tuple[Int64s, Rows, Rows]]:
-    """For packets and segments that are whole enough: the rows of their frames, sightings, and addresses."""
+    """Of packets, then of segments, that are whole enough: rows of their frames, sightings, addresses."""
     for which, seen, walk in sightings(batch, located):
         ends = np.zeros(len(which), _ENDS)
         if walk is None:
@@ -140,9 +139,9 @@ def _seen(batch: FrameBatch, located: Located, addresses: AddressTable) -> Itera
 
 
 def common_traffic(first: Sightings, other: Sightings, apart: int = WINDOW) -> CommonTraffic | None:
-    """What two points have in common; None where it is not the traffic of the same hosts, seen at two places.
+    """What two points have in common; None unless it is traffic of the same hosts, seen at two places.
 
-    ``apart``: nanoseconds that some packet needs at least.  Two interfaces of one host show each within a moment.
+    ``apart``: least transit in nanoseconds that some packet needs.  Two interfaces of one host are closer.
     """
     here, there = first.rows(), other.rows()
     _, at_here, at_there = np.intersect1d(here["hash"], there["hash"], assume_unique=True, return_indices=True)
@@ -187,7 +186,7 @@ def common_traffic(first: Sightings, other: Sightings, apart: int = WINDOW) -> C
 
 
 def lone_packets(first: Sightings, other: Sightings, common: CommonTraffic) -> tuple[LonePackets, LonePackets]:
-    """What the first point alone shows of the common hosts' packets, and what the other one does."""
+    """The common hosts' packets that only the first point has, and those that only the other has."""
     addresses = first.addresses
     pairs = {tuple(sorted(map(addresses.id, pair))) for pair in common.hosts}
     hosts = np.array([low | high << 32 for low, high in pairs], np.uint64)
@@ -206,7 +205,7 @@ def lone_packets(first: Sightings, other: Sightings, common: CommonTraffic) -> t
 
 
 def _pairs(rows: Rows) -> NDArray[np.uint64]:
-    """The two addresses of each row as one number, whichever of them sent."""
+    """The two addresses of each row as one number, regardless of direction."""
     low: NDArray[np.uint64] = np.minimum(rows["source"], rows["destination"]).astype(np.uint64)
     low |= np.maximum(rows["source"], rows["destination"]).astype(np.uint64) << np.uint64(32)
     return low
@@ -215,7 +214,7 @@ def _pairs(rows: Rows) -> NDArray[np.uint64]:
 def _passing(rows: Rows, later: Int64s) -> NDArray[np.bool_]:
     """Which packets pass the first point first.
 
-    Of two directions between two hosts those of the one whose packets are ``later`` at the other point.
+    Of the two directions between two hosts it is the one whose packets are ``later`` at the other point.
     """
     there = np.ones(len(rows), np.bool_)
     pairs = _pairs(rows)
@@ -230,7 +229,8 @@ def _passing(rows: Rows, later: Int64s) -> NDArray[np.bool_]:
 
 
 def clocks_between(times: Int64s, later: Int64s, there: NDArray[np.bool_]) -> Clocks:
-    """By packets at these times of the first point, so much ``later`` at the other; ``there``: that pass it last."""
+    """The clocks, by packets at ``times`` of the first point, ``later`` at the other; ``there``: they reach it
+    second."""
     since = int(times.min())
     if there.all() or not there.any():
         return Clocks(since, int(np.median(later)), None, 0.0, None)
@@ -241,7 +241,7 @@ def clocks_between(times: Int64s, later: Int64s, there: NDArray[np.bool_]) -> Cl
 
 
 def _drift(times: Int64s, later: Int64s, there: NDArray[np.bool_]) -> tuple[float, float | None]:
-    """The drift, 0 where there may be none, and how far it may be wrong; None: as far as any clock drifts."""
+    """The drift, 0 if there may be none, and its error bound; None if any drift of a clock is possible."""
     base = int(np.median(later))
     width = int(times.max()) // SPANS + 1
     ahead, behind = (
@@ -249,7 +249,7 @@ def _drift(times: Int64s, later: Int64s, there: NDArray[np.bool_]) -> tuple[floa
     )
 
     def margin(slope: float) -> float:
-        """Between the differences of the two directions; concave."""
+        """The gap between the differences of the two directions; concave in the slope."""
         return float((ahead[1] - slope * ahead[0]).min() + (behind[1] + slope * behind[0]).min())
 
     low, high = -MAX_DRIFT, MAX_DRIFT
@@ -270,7 +270,7 @@ def _drift(times: Int64s, later: Int64s, there: NDArray[np.bool_]) -> tuple[floa
 
 
 def _lowest(times: Int64s, values: Int64s, width: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The point with the least value in each span of time."""
+    """By part of the time, the point with the least value."""
     order = np.lexsort((values, times // width))
     spans = (times // width)[order]
     first = order[np.concatenate(([True], spans[1:] != spans[:-1]))]
@@ -278,7 +278,7 @@ def _lowest(times: Int64s, values: Int64s, width: int) -> tuple[NDArray[np.float
 
 
 def _edge(margin: Callable[[float], float], inside: float, outside: float) -> float:
-    """Between the two: where the margin, 0 or more inside, becomes less."""
+    """Where between the two slopes the margin, at least 0 inside, becomes negative."""
     if margin(outside) >= 0:
         return outside
     while abs(outside - inside) > 1e-10:
@@ -294,7 +294,7 @@ def _median(times: Int64s) -> int | None:
 def without_other_point(
     batch: FrameBatch, located: Located, addresses: AddressTable, hosts: Iterable[Hosts]
 ) -> Located:
-    """``located`` without packets of these hosts in frames of an ``OTHER_POINT``; they count in ``skipped``."""
+    """``located`` without packets of these hosts in frames of an ``OTHER_POINT``, which are counted in ``skipped``."""
     if not (batch.rows["interface"] & OTHER_POINT).any():
         return located
     known = np.array([sorted(map(addresses.id, host)) for host in hosts], np.uint32).view(np.uint64).ravel()

@@ -1,19 +1,18 @@
-"""The same packet in two frames: a capture on several interfaces sees what goes through a bridge, a bond or a
-VLAN device once on each of them.
+"""The same packet in two frames: a capture on several interfaces sees what passes a bridge, a bond or a VLAN device
+once on each of them.
 
-A frame is a duplicate where another interface showed the same packet at most ``WINDOW`` before: the same addresses,
-Base Transport Header, length and ICRC, which covers the rest; or the same addresses, IP identification, TCP header
-(but for its checksum, which a card may complete on the way) and length.  All that, or nearly, holds for a
-retransmission, too.  Interface and time distinguish it: a retransmission is the second on its interface, and so
-corresponds to the second on the other one.
+A frame is a duplicate if another interface showed the same packet at most ``WINDOW`` before: the same addresses, Base
+Transport Header, length and ICRC, which covers the rest; or the same addresses, IP identification, TCP header (except
+its checksum, which a card may fill in on the way) and length.  A retransmission agrees in nearly all of that, too.
+Interface and time tell it apart: it is the second packet on its interface, and corresponds to the second one on the
+other.
 
-A switch that mirrors two ports into one gives what passes both twice, on one interface.  Where many packets come again
-at once, bit by bit, these are such copies; a few may as well be of the network's making, and are left to the transport.
+A switch that mirrors two ports into one shows packets that pass both twice, on one interface.  If many packets are
+repeated at once, bit by bit, they are such copies; a few may be made by the network, and are left to the transport.
 
-Captures of both ends that were merged into one file show each packet twice, as far apart as the ends and their clocks
-are.  Most senders give a packet, and each retransmission of it, an IPv4 identification of its own; so where many
-packets come again with theirs, these are such copies.  They are found among the last ``REMEMBERED`` packets.
-"""
+Captures of both ends merged into one file show each packet twice, as far apart as the ends and their clocks are.  Most
+senders give each packet, and each retransmission, an IPv4 identification of its own; so if many packets are repeated
+with theirs, they are such copies.  They are searched for among the last ``REMEMBERED`` packets."""
 
 from __future__ import annotations
 
@@ -35,68 +34,68 @@ from .tcp import HEADER as TCP_HEADER
 from .walk import WALK, count_carried
 
 DUPLICATE = "duplicate of a frame on another interface"
-"""Key of the counts of frames that are passed over."""
+"""Key for frames that are left out, in the counts."""
 
 MIRRORED = "duplicate of an earlier frame, as mirrored ports or merged captures give it"
-"""The same."""
+"""Key for frames that are left out, in the counts."""
 
 WINDOW = 1_000_000
 """Nanoseconds within which a packet appears on all interfaces of a host."""
 SAME_HEADER = 20_000
-"""Nanoseconds, where the link header names no interface and is the same; no retransmission comes so soon."""
+"""Nanoseconds, if the link header names no interface and is the same; retransmissions take longer."""
 
 NEAR = 4
-"""Packets among which the copy of one comes."""
+"""Packets within which a packet's copy follows."""
 MIRRORED_SHARE, LEAST_MIRRORED = 8, 64
-"""At least one of so many packets is a copy, and so many are, where ports are mirrored."""
+"""If ports are mirrored, at least one of so many packets is a copy, and there are at least so many copies."""
 
 SAMPLED = 16
-"""One of so many packets is looked at, whether captures of two points are merged."""
+"""One of so many packets is sampled to find out whether captures of two points are merged."""
 MERGED_SHARE, LEAST_MERGED, LOOKED = 4, 8, 256
-"""Where they are merged, at least one of so many of these is a copy, from the first one on to the last, and so many
-copies come directly behind a packet that is none.  Counting starts anew behind so many packets."""
+"""If they are, at least one of so many sampled packets is a copy, from the first to the last copy, and so many copies
+directly follow a packet that is none.  Counting restarts after so many packets."""
 REMEMBERED = 1 << 16
-"""Packets among which a copy is looked for: an IPv4 identification has 16 bits, and repeats behind them."""
+"""Packets searched for a copy: an IPv4 identification has 16 bits, and repeats after that."""
 
 _SEEN = np.dtype([("hash", "u8"), ("place", "u8"), ("time", "i8"), ("nameless", "?")], align=True)
 
 _SENT = np.dtype([("hash", "u8"), ("time", "i8"), ("identification", "u2")], align=True)
-"""Identification: 0 for none."""
+"""An identification of 0 means none."""
 
 _LAYOUT = np.dtype([("word0", ">u4"), ("word1", ">u4"), ("word2", ">u4")])
 
 
 Sight = Callable[[FrameBatch, Located], Rows]
-"""Makes _SEEN rows of packets, or of TCP segments."""
+"""Makes _SEEN rows of packets or of TCP segments."""
 
 
 class Duplicates:
-    """Finds duplicates batch by batch; remembers the packets of the last moment, and the last batch."""
+    """Finds duplicates batch by batch; keeps the packets of the last moment, and the last batch."""
 
     def __init__(self) -> None:
         self._interfaces: set[int] = set()
         self._last: dict[Sight, Rows] = {sight: np.zeros(0, _SEEN) for sight in (_seen, _seen_tcp)}
         self._previous: tuple[FrameBatch, Located] | None = None
         self._several = False
-        """More than one interface was seen."""
+        """Whether more than one interface was seen."""
         self._copies = 0
-        """Of packets just before, in batches that have many."""
+        """Copies of nearby packets, in batches that have many."""
         self._latest = dict(self._last)
         """The last packets of such a batch."""
         self._sample: dict[int, int] = {}
-        """Hash -> time of some packets, until captures are known to be merged."""
+        """Hash and time of sampled packets, until captures are known to be merged."""
         self._time = 0
-        """Of the last frame."""
+        """Time of the last frame, ns."""
         self._looked = self._again = self._turns = 0
-        """Packets that were looked for there since the first copy; of these copies, and copies behind a packet that is
-        none."""
+        """Counts of sampled packets since the first copy; of copies among them; and of copies that directly follow a
+        packet that is none."""
         self._copy = True
-        """The last of these was one; before the first nothing is behind a packet that is none."""
+        """Whether the last sampled packet was a copy; True before any, so that the first one follows no other."""
         self._earlier: _EarlierPackets | None = None
-        """Where they are."""
+        """Finds copies in merged captures; None until captures are known to be merged."""
 
     def drop(self, batch: FrameBatch, located: Located) -> Located:
-        """``located`` without duplicates; they count in ``skipped``."""
+        """``located`` without duplicates, which are counted in ``skipped``."""
         if not len(located) and not located.tcp:
             return located
         if len(located.tcp) > 1 or (located.tcp and (np.diff(located.tcp[0]["row"]) < 0).any()):
@@ -121,7 +120,7 @@ class Duplicates:
         return located if again is None else _without(located, MIRRORED, *again)
 
     def _mirrored(self, sight: Sight, batch: FrameBatch, located: Located, words: Rows) -> Rows:
-        """Which of the packets, or segments, are copies of one just before; none without a mirror."""
+        """Which packets, or segments, are copies of one just before; none without a mirror."""
         word = _mixed_words(words)
         near = 0
         for distance in range(1, NEAR + 1):
@@ -146,7 +145,7 @@ class Duplicates:
         times = batch.rows["time"]
         before, self._time = self._time, int(times[-1])
         if times[0] < before - WINDOW or some(np.diff(times) < -WINDOW):
-            # Merging puts frames in the order of their times: what comes again behind a step back was appended.
+            # Merged files have frames in the order of time: if time steps back, a capture was appended.
             self._earlier = None
             self._sample.clear()
             return None
@@ -156,7 +155,7 @@ class Duplicates:
             known = [_sent(*one, np.concatenate(_numbers(*one))) for one in (self._previous,) if one is not None]
             self._earlier = _EarlierPackets(*known)
         sent = _sent(batch, located, words)
-        if some(unnumbered := sent["identification"] == 0):  # They are told apart by all that there is.
+        if some(unnumbered := sent["identification"] == 0):  # Tell these apart by all that there is.
             seen = np.concatenate([sight(batch, located) for sight in self._last])
             sent["hash"][unnumbered] = seen["hash"][unnumbered]
         copies = self._earlier.again(sent)
@@ -164,7 +163,8 @@ class Duplicates:
         return (copies[:packets], copies[packets:]) if copies.any() else None
 
     def _seem_merged(self, batch: FrameBatch, located: Located, words: Rows) -> bool:
-        """Whether a sample of the packets, taken by their numbers so that it has copies, too, shows merged captures."""
+        """Whether a sample of the packets shows merged captures; chosen by header fields, so that it includes
+        copies."""
         if self._looked >= LOOKED:
             self._looked = self._again = self._turns = 0
         if len(self._sample) > REMEMBERED // SAMPLED:
@@ -176,16 +176,16 @@ class Duplicates:
         firsts = map(self._sample.setdefault, sample["hash"].tolist(), times.tolist())
         again = np.append(self._copy, times > np.fromiter(firsts, np.int64, len(sample)))
         copies = places(again[1:])
-        # Captures may overlap in a part only.
+        # Captures may overlap only partly.
         before = 0 if self._again else int(copies[0]) if len(copies) else len(sample)
         overlap = self._looked + int(copies[-1]) + 1 - before if len(copies) else 0
         self._looked, self._again = self._looked + len(sample) - before, self._again + len(copies)
         self._turns += int(np.count_nonzero(again[1:] > again[:-1]))
         self._copy = again[-1]
-        # In a capture that was appended to the same, all copies come together.
+        # If the same capture was appended, all copies come in one block.
         if self._turns < LEAST_MERGED or self._again * MERGED_SHARE < overlap or not overlap:
             return False
-        # A card may give all its packets one identification, which proves nothing.
+        # A card that gives all its packets one identification proves nothing.
         return len(np.unique(sample["identification"])) * MERGED_SHARE >= len(np.unique(sample["hash"]))
 
     def _find(self, sight: Sight, batch: FrameBatch, located: Located, words: Rows) -> Rows:
@@ -208,7 +208,7 @@ class Duplicates:
 
 
 class _EarlierPackets:
-    """Finds packets that come again with the same IP identification."""
+    """Finds packets that are repeated with the same IP identification."""
 
     def __init__(self, *before: Rows) -> None:
         """``before``: packets of earlier batches, as _SENT rows."""
@@ -222,14 +222,14 @@ class _EarlierPackets:
         first = np.concatenate(([True], rows["hash"][1:] != rows["hash"][:-1]))
         nth = index - np.maximum.accumulate(np.where(first, index, 0))
         copies = np.zeros(len(every), np.bool_)
-        # Each packet without an identification comes twice, and its retransmission a third and a fourth time.
+        # A packet without an identification comes twice, and its retransmission a third and fourth time.
         copies[order] = np.where(rows["identification"], nth > 0, nth % 2 == 1)
         self._last = every[-REMEMBERED:]
         return copies[len(last) :]
 
 
 def _without(located: Located, why: str, packets: Rows, segments: Rows) -> Located:
-    """Without some of the packets and of the TCP segments that are whole enough; they count in ``skipped``."""
+    """``located`` without some packets and TCP segments, given among those whole enough; counted in ``skipped``."""
     left = np.ones(len(located), bool)
     left[_whole(located)[packets]] = False
     columns: dict[str, Any] = {
@@ -249,10 +249,10 @@ def _without(located: Located, why: str, packets: Rows, segments: Rows) -> Locat
 
 
 def sightings(batch: FrameBatch, located: Located) -> Iterator[tuple[Int64s, Rows, Rows | None]]:
-    """What packets are recognised by, in columns ``hash`` and ``time``.
+    """What identifies packets: columns ``hash`` and ``time``.
 
-    First of ``located``: the indices of those that are whole enough, their rows, None; then of its TCP segments: the
-    same, and their WALK rows.
+    First for ``located``: indices of the packets that are whole enough, their rows, None; then for its TCP segments:
+    indices, rows, and WALK rows.
     """
     yield _whole(located), _seen(batch, located), None
     if located.tcp:
@@ -262,7 +262,7 @@ def sightings(batch: FrameBatch, located: Located) -> Iterator[tuple[Int64s, Row
 
 
 def _numbers(batch: FrameBatch, located: Located) -> tuple[Rows, Rows]:
-    """Destination QP and PSN of the packets; sequence and acknowledgement number of the TCP segments."""
+    """Destination QP and PSN of packets; sequence and acknowledgement number of TCP segments."""
     walk = _segments(located)
     at = located.bth[_whole(located)], walk["at"][_whole_tcp(walk)]
     packets, segments = (gather(batch.data, start + 4, (">u4", 2)) for start in at)
@@ -270,7 +270,7 @@ def _numbers(batch: FrameBatch, located: Located) -> tuple[Rows, Rows]:
 
 
 def _sent(batch: FrameBatch, located: Located, words: Rows, chosen: Int64s | None = None) -> Rows:
-    """The packets, then the segments, that are whole enough, or those of them that are chosen, as _SENT rows."""
+    """_SENT rows of the packets, then the segments, that are whole enough, or of the ``chosen`` ones among them."""
     walk = _segments(located)
     walk, whole = take(walk, _whole_tcp(walk)), _whole(located)
     ip = np.concatenate((located.bth[whole] - IPV4_UDP, np.where(walk["version"] == 4, walk["ip"], -1)))
@@ -327,7 +327,7 @@ def _whole_tcp(walk: Rows) -> Int64s:
 
 
 def _seen_tcp(batch: FrameBatch, located: Located) -> Rows:
-    """The same of the TCP segments."""
+    """_SEEN rows of the TCP segments."""
     if not located.tcp:
         return np.zeros(0, _SEEN)
     walk = located.tcp[0] if len(located.tcp) == 1 else np.concatenate(located.tcp)
@@ -337,7 +337,7 @@ def _seen_tcp(batch: FrameBatch, located: Located) -> Rows:
     head = gather(data, walk["at"], (">u4", 4))
     seen = np.zeros(len(walk), _SEEN)
     seen["time"] = frames["time"]
-    identification = walk["link"].astype(np.uint64)  # 0, or the place of a fragment
+    identification = walk["link"].astype(np.uint64)  # 0, or the offset of a fragment
     identification[four] = gather(data, ip[four] + 4, ">u4")
     addresses = np.zeros((4, len(walk)), np.uint64)
     addresses[0, four] = gather(data, ip[four] + 12, ">u8")
@@ -349,9 +349,9 @@ def _seen_tcp(batch: FrameBatch, located: Located) -> Rows:
 
 
 def _name_places(seen: Rows, data: Bytes, frames: Rows) -> None:
-    """Columns ``place`` and ``nameless``: on which interface the frames were seen."""
-    # What tells one interface from another: its number in the file, in Linux's second cooked header its index,
-    # in the first one the direction, the kind of device and the address.
+    """Fill in ``place`` and ``nameless``: on which interface the frames were seen."""
+    # What identifies an interface: its number in the file; in Linux's second cooked header its index; in the first
+    # one direction, kind of device and address.
     offset, end = frames["offset"], frames["offset"] + frames["captured"]
     parts: list[NDArray[Any]] = [frames["interface"].astype(np.uint64)]
     for link_type, start in ((LINUX_SLL2, 4), (LINUX_SLL, 0), (LINUX_SLL, 4), (LINUX_SLL, 8)):
@@ -367,7 +367,7 @@ _FACTOR = np.uint32(0x9E3779B1)
 
 
 def _mixed_words(words: Rows) -> NDArray[np.uint32]:
-    """A number of 32 bits for each pair of two."""
+    """A 32-bit hash of each pair of words."""
     mixed: NDArray[np.uint32] = words[:, 0].astype(np.uint32) * _FACTOR ^ words[:, 1]
     return mixed
 
@@ -382,13 +382,13 @@ def _mixed(*columns: NDArray[Any]) -> NDArray[np.uint64]:
 
 
 def _duplicates(seen: Rows) -> NDArray[np.bool_]:
-    """Which rows are of a packet that an earlier row shows in another place."""
+    """Which rows are of a packet that an earlier row shows on another interface."""
     copies = np.zeros(len(seen), bool)
     order = np.lexsort((seen["time"], seen["hash"]))
     rows = take(seen, order)
     apart = (rows["hash"][1:] != rows["hash"][:-1]) | (np.diff(rows["time"]) > WINDOW)
     moment = np.concatenate(([0], np.cumsum(apart)))
-    # The n-th time in each place is one and the same transmission.
+    # The n-th row on each interface is the same transmission.
     by_place = np.lexsort((np.arange(len(rows)), rows["place"], moment))
     where, moments = rows["place"][by_place], moment[by_place]
     fresh = np.concatenate(([True], (where[1:] != where[:-1]) | (moments[1:] != moments[:-1])))

@@ -1,12 +1,11 @@
-"""TCP segments that came in several IP fragments: joined where all of them were captured, as their receiver does it
-(RFC 791, 3.2; RFC 8200, 4.5).
+"""TCP segments that came in several IP fragments: joined if all of them were captured, as the receiver does (RFC 791,
+3.2; RFC 8200, 4.5).
 
-Nothing is copied: the payload in each fragment becomes a SEGMENT row of its own, with its own sequence number, all of
-them in place of the frame that completes the segment.  Where a fragment is missing, overlaps another one (RFC 5722), or
-the checksum over all is wrong, there is no segment for the receiver either: a gap, and its fragments count as such.
-Of other protocols fragments are not joined: hosts send RoCEv2 unfragmented (IBA A17.4.5.2), and the payload of a
-datagram would have to be copied.
-"""
+Nothing is copied: the payload of each fragment becomes a SEGMENT row with its own sequence number, all of them in place
+of the frame that completes the segment.  If a fragment is missing or overlaps another one (RFC 5722), or the checksum
+over all is wrong, the receiver has no segment either: it is a gap, and its fragments are counted.  Fragments of other
+protocols are not joined: hosts send RoCEv2 unfragmented (IBA A17.4.5.2), and a datagram's payload would have to be
+copied."""
 
 from __future__ import annotations
 
@@ -26,16 +25,16 @@ from .tcp import FIN, PSH, SYN, WRONG, congested, locate_tcp, verify_fragments
 from .walk import IP_FRAGMENT, WALK
 
 MAX_DATAGRAMS = 64
-"""Incomplete ones, of all hosts: so many fragments others may come in between (Linux's ipfrag_max_dist)."""
+"""Incomplete datagrams of all hosts: Linux lets so many fragments of others come in between (ipfrag_max_dist)."""
 MAX_FRAGMENTS = 128
-"""Of one datagram: of 65,535 bytes over the least MTU that IPv4 hosts expect, 576."""
+"""Fragments of a datagram: 65,535 bytes divided by 576, the least MTU that IPv4 hosts expect."""
 TIMEOUT = 30_000_000_000
-"""Nanoseconds between two fragments of a datagram, at most, as of Linux (ipfrag_time)."""
+"""Nanoseconds between two fragments of a datagram, at most, as in Linux (ipfrag_time)."""
 MAX_EXTENDED = 1 << 28
-"""Bytes of a batch that are copied to have fragments of an earlier one, of other bytes, beside them."""
+"""Bytes of a batch that may be copied to add fragments of an earlier one to them."""
 
 MORE, PLACE = 1, 0xFFF8
-"""In the column ``link`` of WALK rows: more fragments follow; bytes before it."""
+"""Bits of the column ``link`` of WALK rows: more fragments follow; the fragment's offset in bytes."""
 FIRST = MORE
 
 _Key = tuple[int, bytes]
@@ -43,7 +42,7 @@ _Key = tuple[int, bytes]
 
 
 class _IpFragment(NamedTuple):
-    """A fragment: bytes [start, end) of the segment, its header included."""
+    """A fragment: bytes [start, end) of the segment, with its header."""
 
     start: int
     end: int
@@ -54,19 +53,19 @@ class _IpFragment(NamedTuple):
     source: ReferenceType[Bytes]
     """The data that its offsets are in."""
     kept: Bytes | None = None
-    """The captured bytes from the IP header on, where these are no more at hand."""
+    """The captured bytes from the IP header on, if the batch is gone."""
 
 
 @dataclass(slots=True, eq=False)
 class _Datagram:
-    """The fragments so far, by where they start."""
+    """The fragments so far, by their starts."""
 
     parts: dict[int, _IpFragment] = field(default_factory=dict)
     end: int | None = None
-    """Of the last one."""
+    """End of the last fragment, once that came."""
 
     def add(self, part: _IpFragment) -> None:
-        """Of two fragments for the same bytes the later one counts; others that overlap begin a datagram anew."""
+        """Add a fragment; a later one for the same bytes replaces it, other overlaps start the datagram anew."""
         overlapping = [other for other in self.parts.values() if other.start < part.end and part.start < other.end]
         if (
             len(self.parts) >= MAX_FRAGMENTS
@@ -87,11 +86,11 @@ class Segments(NamedTuple):
     """The TCP segments of a batch."""
 
     batch: FrameBatch
-    """The batch, perhaps with the bytes of earlier fragments behind its own."""
+    """The batch, perhaps with bytes of earlier fragments appended."""
     rows: Rows
-    """SEGMENT rows, one also for each fragment that was joined."""
+    """SEGMENT rows, with one for each fragment that was joined."""
     skipped: dict[str, int]
-    """As in ``Located``; an earlier batch's fragments that were joined now count as less than none."""
+    """As in ``Located``; an earlier batch's fragments that were joined now count negatively."""
 
 
 class TcpFragments:
@@ -101,7 +100,7 @@ class TcpFragments:
         self._incomplete: dict[_Key, _Datagram] = {}
 
     def segments(self, batch: FrameBatch, located: Located, addresses: AddressTable) -> Segments:
-        """The segments in the frames of a batch, in the order in which they were captured, or became complete."""
+        """The segments of a batch, in the order in which they were captured, or became complete."""
         which = [(walk["next"] == TCP) & (walk["link"] != 0) for walk in located.tcp]
         if not any(map(some, which)):
             return Segments(batch, locate_tcp(batch, located.tcp, addresses), located.skipped)
@@ -121,7 +120,7 @@ class TcpFragments:
         return Segments(batch, rows, skipped)
 
     def _complete(self, batch: FrameBatch, fragments: Rows) -> list[tuple[int, list[_IpFragment]]]:
-        """The datagrams that the WALK rows complete, with the row of the frame that does so."""
+        """The datagrams that WALK rows complete, with the row of the frame that does so."""
         complete: list[tuple[int, list[_IpFragment]]] = []
         fragments = take(fragments, np.argsort(fragments["row"], kind="stable"))
         data, source = batch.data, ref(batch.data)
@@ -147,7 +146,7 @@ class TcpFragments:
         return complete
 
     def _keep(self, data: Bytes) -> None:
-        """Copy what is incomplete before the bytes of the batch are gone."""
+        """Copy incomplete datagrams before the bytes of the batch are gone."""
         for datagram in self._incomplete.values():
             for start, part in datagram.parts.items():
                 if part.kept is None and part.source() is data:
@@ -156,8 +155,8 @@ class TcpFragments:
 
 
 def _at_hand(batch: FrameBatch, complete: list[tuple[int, list[_IpFragment]]]) -> tuple[FrameBatch, Rows]:
-    """WALK rows of the fragments, one datagram behind the other, as if they were all in the frame that completes it;
-    with the batch, to which bytes were added that are in none of its frames."""
+    """WALK rows of the fragments, datagram by datagram, as if all were in the completing frame; and the batch, with the
+    bytes of earlier fragments appended."""
     rows: list[Rows] = [np.zeros(0, WALK)]
     added, size = [batch.data], len(batch.data)
     for row, parts in complete:
@@ -179,12 +178,12 @@ def _at_hand(batch: FrameBatch, complete: list[tuple[int, list[_IpFragment]]]) -
 
 
 def _divided(data: Bytes, rows: Rows, joined: Rows) -> tuple[Rows, int]:
-    """The SEGMENT rows, those of first fragments replaced by one for each fragment that is ``joined``; and how many
-    these are."""
+    """The SEGMENT rows, with first fragments replaced by one row for each fragment in ``joined``; and how many of those
+    there are."""
     starts = places(joined["link"] == FIRST)
     counts = np.diff(starts, append=len(joined))
     where = places(among(rows["header"], joined["at"][starts]))
-    # Without those whose TCP header is not all in the first fragment.
+    # Leave out segments whose TCP header is not all in the first fragment.
     readable = among(joined["at"][starts], rows["header"][where])
     walk, counts = take(joined, np.repeat(readable, counts)), counts[readable]
     firsts = np.cumsum(counts) - counts

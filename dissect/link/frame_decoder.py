@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 class DamageDetector:
-    """Finds packets with a wrong ICRC before their payload is taken for what was sent.
+    """Finds packets with a wrong ICRC before their payload counts as what was sent.
 
-    A wrong ICRC means something only where the host's other packets have right ones: a switch that mirrors
-    traffic may rewrite headers, and then none fits.
+    A wrong ICRC counts only if the host's other packets have right ones: a switch that mirrors traffic may rewrite
+    headers, and then all are wrong.
     """
 
     def __init__(self) -> None:
@@ -50,43 +50,43 @@ class DamageDetector:
 
 @dataclass(slots=True, eq=False)
 class DecodedFrames:
-    """A batch of frames, and what is in them."""
+    """A batch of frames, and their packets."""
 
     batch: FrameBatch
     packets: PacketBatch
-    """Of InfiniBand transport."""
+    """InfiniBand transport packets."""
     segments: Rows
-    """SEGMENT rows of those with TCP inside."""
+    """SEGMENT rows of frames with TCP or UDP."""
 
     def __len__(self) -> int:
-        """How many frames there are."""
+        """Number of frames."""
         return len(self.batch)
 
     def within(self, data: Bytes) -> DecodedFrames:
-        """The same with other bytes: none for sending it to a process that maps the file, those of that mapping."""
+        """The same frames with other bytes: none to send it to a process that maps the file, there those mapped."""
         batch = replace(self.batch, data=data)
         return replace(self, batch=batch, packets=replace(self.packets, data=data, frames=batch))
 
 
 class FrameDecoder:
-    """Carries the addresses, and what is needed to find duplicates and damage, from batch to batch."""
+    """Carries addresses, and what is needed to find duplicates and damage, from batch to batch."""
 
     def __init__(self, max_addresses: int = 0) -> None:
-        """``max_addresses``: as of ``AddressTable``."""
+        """``max_addresses``: the limit of ``AddressTable``."""
         self.addresses = AddressTable(max_addresses)
         self.tcp_addresses = AddressTable(max_addresses)
-        """Of TCP alone: the order in which they are found tells the directions of its connections."""
+        """Addresses of TCP only: their order tells the directions of its connections."""
         self._duplicates = Duplicates()
         self._fragments = TcpFragments()
         self._damage = DamageDetector()
         self.hosts_elsewhere: frozenset[Hosts] = frozenset()
-        """Whose packets are left out of frames of an ``OTHER_POINT``."""
+        """Hosts whose packets are left out of frames of an ``OTHER_POINT``."""
 
     def take(self, batch: FrameBatch) -> DecodedFrames:
         """Decode a batch that is not empty."""
         located = locate(batch, self.addresses)
         if self.hosts_elsewhere:
-            from .capture_points import without_other_point  # Only here: a single file would wait for it.
+            from .capture_points import without_other_point  # Loading it would only delay single files.
 
             located = without_other_point(batch, located, self.addresses, self.hosts_elsewhere)
         located = self._duplicates.drop(batch, located)

@@ -1,7 +1,7 @@
-"""Finds InfiniBand transport packets in frames, RoCEv2 first of all: link, IP and UDP headers, in columns.
+"""Finds InfiniBand transport packets in frames, above all RoCEv2: link, IP and UDP headers, in columns.
 
-Most batches hold frames of one shape (say Ethernet, one VLAN tag, IPv4 without options, UDP to port 4791):
-those are taken out by one gather and a few comparisons.  What does not fit walks header by header.
+Most batches have frames of one shape (say Ethernet, one VLAN tag, IPv4 without options, UDP to port 4791): one gather
+and a few comparisons extract those.  Other frames are walked header by header.
 
 All multi-byte header fields are big-endian.
 """
@@ -34,14 +34,14 @@ class Located:
     bth: Int64s
     """Offset of the Base Transport Header in FrameBatch.data."""
     available: Int64s
-    """Captured bytes from the BTH on, never beyond the packet's end; may be 0."""
+    """Captured bytes from the BTH on, within the packet; may be 0."""
     length: Int64s
-    """Bytes on the wire from the BTH to the ICRC inclusive, at least 16."""
+    """Bytes on the wire from the BTH up to and including the ICRC, at least 16."""
     source: NDArray[np.uint32]
     """Address ids."""
     destination: NDArray[np.uint32]
     source_port: NDArray[np.uint16]
-    """UDP; 0 where there is none."""
+    """UDP; 0 without it."""
     ecn: NDArray[np.uint8]
     """The IP header's ECN field (RFC 3168, 5): 3 is congestion experienced."""
     transport: NDArray[np.uint8]
@@ -49,16 +49,16 @@ class Located:
     skipped: dict[str, int]
     """Frames that are something else, by what: 'ARP', 'TCP', 'UDP port 53', 'truncated before UDP', …"""
     odd: dict[str, int] = field(default_factory=dict)
-    """Packets among the rows whose lengths contradict each other, by how."""
+    """Packets among the rows whose lengths contradict each other, by kind."""
     tcp: list[Rows] = field(default_factory=list)
-    """WALK rows of frames with TCP inside, or UDP that is no tunnel, for ``TcpFragments.segments``."""
+    """WALK rows of frames with TCP, or with UDP that is no tunnel, for ``TcpFragments.segments``."""
 
     def __len__(self) -> int:
         return len(self.rows)
 
 
 def locate(batch: FrameBatch, addresses: AddressTable) -> Located:
-    """Finds the packets of RoCEv2, RoCEv1 and InfiniBand in a batch.  Other frames, of any bytes, are counted."""
+    """Find the packets of RoCEv2, RoCEv1 and InfiniBand in a batch.  Other frames, whatever they are, are counted."""
     skipped: Counter[str] = Counter()
     odd: Counter[str] = Counter()
     tcp: list[Rows] = []
@@ -79,7 +79,7 @@ def locate(batch: FrameBatch, addresses: AddressTable) -> Located:
 
 
 Columns = dict[str, NDArray[Any]]
-"""Those of FOUND rows, each by itself: to write and read them in rows takes three times as long."""
+"""The columns of FOUND rows, separately: writing and reading rows takes three times as long."""
 
 
 def _columns(located: Rows) -> Columns:
@@ -87,12 +87,11 @@ def _columns(located: Rows) -> Columns:
 
 
 def _measured(located: Columns, skipped: Counter[str], odd: Counter[str], tcp: list[Rows]) -> Located:
-    """Decides how long each packet is.
+    """Decide how long each packet is.
 
-    The UDP length counts, inside the IP length, inside the frame.  Only where UDP and IP agree is the packet
-    allowed to be longer than the frame: then it was truncated before it reached the capture (a sliced mirror, say).
-    Without UDP there is one length, and nothing to disagree with.
-    """
+    The UDP length counts, within the IP length, within the frame.  Only if UDP and IP agree may the packet be longer
+    than the frame: then it was truncated before it reached the capture (by a slicing mirror, say).  Without UDP there
+    is only one length."""
     bth = located["bth"]
     length = located["udp_length"] - 8
     by_ip = located["ip_end"] - bth
@@ -131,7 +130,7 @@ def _measured(located: Columns, skipped: Counter[str], odd: Counter[str], tcp: l
 
 
 class Shape(NamedTuple):
-    """Where the headers of a frame are, as long as IPv4 has no options and IPv6 no extension headers."""
+    """Offsets of a frame's headers, if IPv4 has no options and IPv6 no extension headers."""
 
     link_type: int
     tags: int
@@ -139,7 +138,7 @@ class Shape(NamedTuple):
 
     @property
     def ethertype(self) -> int | None:
-        """Offset of the EtherType that announces IP; None where nothing does."""
+        """Offset of the EtherType of IP; None without one."""
         if self.link_type == ETHERNET:
             return 12 + 4 * self.tags
         if self.link_type in COOKED:
@@ -155,7 +154,7 @@ class Shape(NamedTuple):
 
 
 def _common_shape(batch: FrameBatch) -> Shape | None:
-    """The most frequent shape of a few frames."""
+    """The most frequent shape in a sample of frames."""
     rows = batch.rows
     sample = rows[:: max(1, len(rows) // 12)][:16]
     shapes: Counter[Shape] = Counter()
@@ -178,7 +177,7 @@ def _common_shape(batch: FrameBatch) -> Shape | None:
 
 @lru_cache(maxsize=32)
 def _layout(shape: Shape) -> np.dtype[Any]:
-    """One record from the first byte of a frame to the end of its UDP header."""
+    """One record from the start of a frame to the end of its UDP header."""
     ip = shape.ip
     fields: dict[str, tuple[str, int]] = {f"tag{i}": (">u2", 12 + 4 * i) for i in range(shape.tags)}
     if shape.ethertype is not None:
@@ -221,8 +220,8 @@ def _layout(shape: Shape) -> np.dtype[Any]:
 
 
 def _fitting(batch: FrameBatch, shape: Shape, addresses: AddressTable) -> tuple[Columns, Rows, Int64s]:
-    """The columns of the frames that have the shape, WALK rows of those that have it but for TCP instead of UDP, and
-    the indices of the others."""
+    """The columns of frames with this shape; WALK rows of those that have TCP instead of UDP; and the indices of all
+    other frames."""
     layout = _layout(shape)
     size = layout.itemsize
     rows, data = batch.rows, batch.data
@@ -285,7 +284,7 @@ def _fitting(batch: FrameBatch, shape: Shape, addresses: AddressTable) -> tuple[
 
 
 def _segments(frames: Rows, index: Int64s, heads: Rows, shape: Shape) -> Rows:
-    """WALK rows that stand at TCP headers."""
+    """WALK rows positioned at TCP headers."""
     walk = np.zeros(len(index), WALK)
     ip = frames["offset"] + shape.ip
     walk["row"], walk["ip"], walk["version"] = index, ip, shape.version

@@ -1,4 +1,4 @@
-"""Assigned numbers in front of an RDMA packet: link types, EtherTypes, IP protocols, UDP ports."""
+"""Assigned numbers of the headers before an RDMA packet: link types, EtherTypes, IP protocols, UDP ports."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LINUX_SLL2 = 276
 IPV4_ONLY = 228
 IPV6_ONLY = 229
 RAW_IP = (12, 14, 101, IPV4_ONLY, IPV6_ONLY)
-"""Link types that begin with the IP header; 12 and 14 are what DLT_RAW was in old files."""
+"""Link types that begin with the IP header; old files use 12 and 14 for DLT_RAW."""
 
 COOKED = {  # link type: (where the EtherType is, bytes of the header)
     LINUX_SLL: (14, 16),
@@ -91,7 +91,7 @@ PROTOCOLS = {  # Assigned Internet Protocol Numbers, IANA
 ROCE_PORT = 4791
 """UDP destination port of RoCEv2 (IANA; InfiniBand Architecture, Annex A17)."""
 VXLAN_PORTS = (4789, 8472)
-"""IANA's (RFC 7348), and what Linux had before there was one."""
+"""IANA's (RFC 7348), and the one that Linux used before."""
 GENEVE_PORT = 6081
 """RFC 8926."""
 MPLS_PORT = 6635

@@ -28,21 +28,21 @@ PACKET = np.dtype(
         ("wire", "i4"),  # bytes of the whole frame on the wire
         ("source", "u4"),  # address ids, see addresses.AddressTable
         ("destination", "u4"),
-        ("source_port", "u2"),  # UDP; 0 where there is none
+        ("source_port", "u2"),  # UDP; 0 without it
         ("opcode", "u1"),  # BTH opcode, see layers/opcodes.py
         ("flags", "u1"),  # FLAG_ bits below
         ("dest_qp", "u4"),
         ("psn", "u4"),
-        ("va", "u8"),  # RETH or AtomicETH, 0 where absent
+        ("va", "u8"),  # RETH or AtomicETH, 0 without
         ("r_key", "u4"),
         ("dma_length", "u4"),  # RETH
-        ("immediate", "u4"),  # ImmDt or IETH, 0 where absent
-        ("source_qp", "u4"),  # DETH, 0 where absent
+        ("immediate", "u4"),  # ImmDt or IETH, 0 without
+        ("source_qp", "u4"),  # DETH, 0 without
         ("msn", "u4"),  # AETH
         ("syndrome", "u1"),  # AETH
         ("pad", "u1"),  # pad count
         ("ecn", "u1"),  # IP ECN field
-        ("headers", "u1"),  # 1 where BTH and every extended header of the opcode is in the capture
+        ("headers", "u1"),  # 1 if BTH and every extended header of the opcode are in the capture
         ("transport", "u1"),  # index into TRANSPORTS
     ],
     align=True,
@@ -68,9 +68,10 @@ class IcrcCheck(NamedTuple):
     verified: int = 0
     """Packets whose ICRC could be verified."""
     wrong: Int64s = _NONE
-    """Packets with a wrong one, whatever their host's others are."""
+    """Packets with a wrong one, even of hosts that send no right ones."""
     damaged: Int64s = _NONE
-    """Those of Reliable Connection, and Management Datagrams, of hosts that send right ones: receivers drop them."""
+    """Wrong ones of Reliable Connection and Management Datagrams, of hosts that send right ones: receivers drop
+    them."""
 
 
 NOTHING_VERIFIED = IcrcCheck()
@@ -95,21 +96,21 @@ class PacketBatch:
     frames: FrameBatch | None = None
     """The frames that carried them."""
     icrc: IcrcCheck = NOTHING_VERIFIED
-    """Which of them arrived damaged."""
+    """Which packets arrived damaged."""
 
     def __len__(self) -> int:
         return len(self.rows)
 
 
 TRUNCATED = "RoCE, header truncated"
-"""Key of PacketBatch.skipped: frames truncated inside the Base Transport Header."""
+"""Key of PacketBatch.skipped: frames truncated within the Base Transport Header."""
 
 
 _PERHAPS_RDMA = ("RoCE", "InfiniBand", "UDP port 4791", IP_FRAGMENT, "duplicate", "truncated", "malformed")
 
 
 def skipped_words(kind: str) -> str:
-    """A key of PacketBatch.skipped in words: 'TCP, not RDMA', 'IP fragment, not decoded'."""
+    """A key of PacketBatch.skipped, in words: 'TCP, not RDMA', 'IP fragment, not decoded'."""
     return f"{kind}, not {'decoded' if kind.startswith(_PERHAPS_RDMA) else 'RDMA'}"
 
 
@@ -127,11 +128,11 @@ _COLUMNS = {
 
 
 def decode(batch: FrameBatch, located: Located) -> PacketBatch:
-    """The packets that ``located`` found in the frames of ``batch``, in columns.
+    """The packets that ``located`` found in ``batch``, in columns.
 
-    Frames truncated inside the BTH give no packet but count in ``skipped``.  Where an extended header is truncated,
-    its columns are 0 and so is ``headers``; an opcode that is not in the table counts as having none.  ``length``
-    follows from the lengths on the wire, so it holds for truncated frames too; ``captured`` never exceeds it.
+    Frames truncated within the BTH give no packet but count in ``skipped``.  If an extended header is truncated, its
+    columns and ``headers`` are 0; an unknown opcode counts as having none.  ``length`` is derived from lengths on the
+    wire, so it holds for truncated frames, too; ``captured`` never exceeds it.
     """
     data, skipped = batch.data, dict(located.skipped)
     index, bth, available, wire = located.rows, located.bth, located.available, located.length
@@ -183,7 +184,7 @@ def _fill(
     extractor: Extractor,
     columns: dict[str, str],
 ) -> None:
-    """Write one extended header's columns; ``offsets`` are those from the BTH, 0 where there is none."""
+    """Fill in one extended header's columns; ``offsets``: from the BTH, 0 for packets without it."""
     where = places((offsets > 0) & (available >= offsets + extractor.size))
     if not len(where):
         return

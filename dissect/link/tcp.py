@@ -32,16 +32,16 @@ SEGMENT = np.dtype(
         ("destination_port", "u2"),
         ("seq", "u4"),
         ("ack", "u4"),
-        ("window", "u2"),  # as it is in the header, not scaled
+        ("window", "u2"),  # as in the header, not scaled
         ("checksum", "u2"),
         ("flags", "u1"),
         ("version", "u1"),  # of IP
-        ("verdict", "u1"),  # RIGHT or WRONG of the checksum, UNKNOWN before ``verify_checksums``
-        ("datagram", "?"),  # of UDP
-        ("congested", "?"),  # a switch marked it: congestion experienced
-        ("selective", "?"),  # it has a selective acknowledgement where Linux and most others put it
-        ("fragment", "?"),  # the part of a segment that one IP fragment has; ``verdict`` is of the whole segment
-        ("sum", "i4"),  # of the payload's 16-bit words, padded with zero, modulo 65,535; -1 for not known
+        ("verdict", "u1"),  # of the checksum: RIGHT or WRONG, UNKNOWN before ``verify_checksums``
+        ("datagram", "?"),  # it is UDP
+        ("congested", "?"),  # a switch marked it with congestion experienced
+        ("selective", "?"),  # it has a SACK option where Linux and most others put it
+        ("fragment", "?"),  # it is the part of a segment in one IP fragment; ``verdict`` is of the whole segment
+        ("sum", "i4"),  # of the payload's 16-bit words, zero-padded, modulo 65,535; -1 if unknown
     ],
     align=True,
 )
@@ -50,20 +50,20 @@ FIN, SYN, RST, PSH, ACK, URG, ECE, CWR = 1, 2, 4, 8, 16, 32, 64, 128
 """RFC 9293, 3.1."""
 
 HEADER, UDP_HEADER = 20, 8
-"""Bytes.  Of a datagram at least as many are wanted as TCP has in its header."""
+"""Bytes.  Datagrams must have at least as many bytes as a TCP header."""
 END_OF_OPTIONS, NO_OPERATION, WINDOW_SCALE, SACK = 0, 1, 3, 5
 """RFC 9293, 3.2; RFC 7323, 2; RFC 2018, 3."""
 CONGESTION_EXPERIENCED = 3
 """IP ECN field (RFC 3168, 5)."""
 UNKNOWN, RIGHT, WRONG = range(3)
-"""Neither right nor wrong is the checksum of a segment without payload or truncated by the capture, nor one that a
-network card has yet to complete."""
+"""The checksum is unknown if the segment has no payload or is truncated by the capture, or if a network card has yet to
+fill it in."""
 MODULUS = 0xFFFF
 TOGETHER = 1 << 17
-"""Words of eight bytes that are added at a time: what is written for that stays in the processor's cache."""
+"""Words of eight bytes added at a time, so that temporaries stay in the processor's cache."""
 _ALL_ONES, _HALF = np.uint64((1 << 64) - 1), np.uint64(32)
 LARGEST = 1 << 20
-"""Payload bytes that a segment can have; network cards send and receive up to half of it in one piece."""
+"""Payload bytes of the largest segment; network cards send and receive up to half of that in one piece."""
 
 _HEADER = np.dtype(
     {
@@ -76,10 +76,10 @@ _HEADER = np.dtype(
 
 
 def locate_tcp(batch: FrameBatch, walks: list[Rows], addresses: AddressTable) -> Rows:
-    """SEGMENT rows, in capture order, of the frames that ``walks`` (``Located.tcp``) say carry TCP or UDP.
+    """SEGMENT rows, in capture order, of the frames with TCP or UDP (``walks``: ``Located.tcp``).
 
-    Frames truncated inside the fixed header, and those whose header contradicts itself, give none.  A payload that IP
-    announces but the frame does not hold counts in ``length``.
+    Frames truncated within the fixed header, and those whose header contradicts itself, give none.  A payload that IP
+    announces but the frame lacks counts in ``length``.
     """
     if not walks:
         return np.zeros(0, SEGMENT)
