@@ -1,4 +1,4 @@
-"""The auditor: shows the nouns of every connection to the rules, and counts what they say.
+"""The auditor: shows the nouns of every connection to the rules, and counts their judgements.
 
 Memory is bounded by what an AuditListener remembers of a connection, and by the examples that are kept.
 """
@@ -49,24 +49,24 @@ NO_REASONS: Mapping[str, int] = MappingProxyType({})
 
 @dataclass(slots=True)
 class RuleTally:
-    """What one rule found at one endpoint."""
+    """The judgements of one rule on one endpoint."""
 
     passed: int = 0
     violated: int = 0
-    """Notes included."""
+    """Number of violations, including notes."""
     notes: int = 0
-    """Those of them that are notes, not faults."""
+    """Violations that are notes, not faults."""
     undecidable: int = 0
     reasons: Mapping[str, int] = field(default_factory=lambda: NO_REASONS)
-    """Why it was undecidable."""
+    """By reason: how often it was undecidable."""
     examples: Sequence[Finding] = ()
-    """The first violations, by their frames."""
+    """The first violations, by frame."""
 
     worst: int = 4
-    """0 an error, 1 a warning, 2 a notice, 3 a note; 4 where nothing was violated."""
+    """0 an error, 1 a warning, 2 a notice, 3 a note; 4 if nothing was violated."""
 
     def add(self, other: RuleTally, examples: int) -> None:
-        """Add what the same rule found elsewhere; at most ``examples`` examples are kept."""
+        """Add the tally of the same rule elsewhere; keeps at most ``examples`` examples."""
         self.passed += other.passed
         self.violated += other.violated
         self.notes += other.notes
@@ -77,14 +77,14 @@ class RuleTally:
         self.worst = min(self.worst, other.worst)
 
     def add_reason(self, reason: str, count: int = 1) -> None:
-        """It was undecidable for that; most tallies have no reason, and share one empty mapping."""
+        """Count a reason for being undecidable; most tallies have none, and share one empty mapping."""
         if not isinstance(self.reasons, dict):
             self.reasons = {}
         if len(self.reasons) < MAX_REASONS or reason in self.reasons:
             self.reasons[reason] = self.reasons.get(reason, 0) + count
 
     def add_examples(self, findings: Sequence[Finding]) -> None:
-        """Most tallies have none, and share one empty sequence."""
+        """Add examples; most tallies have none, and share one empty sequence."""
         if findings and not isinstance(self.examples, list):
             self.examples = []
         if isinstance(self.examples, list):
@@ -92,7 +92,7 @@ class RuleTally:
 
     @property
     def only_notes(self) -> bool:
-        """There is something to report, and no fault."""
+        """Whether there is something to report, but no fault."""
         return bool(self.violated) and self.violated == self.notes
 
     @property
@@ -109,11 +109,11 @@ class RuleTally:
 
 
 EARLIER = 0
-"""Stands for the number of all evicted connections."""
+"""Stands for the connection number of all evicted connections."""
 
 
 class TallyKey(NamedTuple):
-    """A rule at one end of a connection."""
+    """A rule on one end of a connection."""
 
     rule: str
     connection: int
@@ -122,7 +122,7 @@ class TallyKey(NamedTuple):
 
 
 class RuleSlot:
-    """A rule, and the tallies that it usually fills."""
+    """A rule, and the tallies that it usually counts in."""
 
     __slots__ = ("judge", "rule", "tallies")
 
@@ -133,27 +133,27 @@ class RuleSlot:
 
 
 class Broken(NamedTuple):
-    """What a rule says of each noun of a class that breaks it."""
+    """A rule that every noun of a class breaks, and its judgement."""
 
     rule: Rule
     judgement: Judgement
 
 
 class SubjectClass:
-    """Nouns of a connection of which most rules say the same: that they pass, that they are wrong, or nothing."""
+    """Nouns of a connection on which most rules judge alike: pass, violation, undecidable or nothing."""
 
     __slots__ = ("broken", "count", "others", "tallies", "undecided")
 
     def __init__(self) -> None:
         self.tallies: list[RuleTally] = []
-        """Of the rules by which they pass."""
+        """Tallies of the rules that they pass."""
         self.undecided: list[tuple[RuleTally, str]] = []
-        """Of the rules that cannot decide, and why."""
+        """Tallies of the rules that are undecidable, and why."""
         self.broken: list[Broken] = []
         self.others: list[RuleSlot] = []
-        """The rules that judge each of them: who is at fault is not known, or they are not ours."""
+        """Rules that judge each noun: the end at fault is unknown, or the rule is a plug-in's."""
         self.count = 0
-        """How many are not in the tallies yet."""
+        """Number of nouns that are not in the tallies so far."""
 
 
 class Hidden(NamedTuple):
@@ -174,7 +174,7 @@ class Hidden(NamedTuple):
 
 
 class Auditor:
-    """Give ``listener`` to the Analyzer; at the end of the capture call ``finish``."""
+    """Judges by rules: give ``listener`` to the Analyzer, and call ``finish`` at the end of the capture."""
 
     def __init__(
         self,
@@ -186,12 +186,11 @@ class Auditor:
         one_by_one: bool = False,
         meant: Callable[[Subject], bool] | None = None,
     ) -> None:
-        """``rules``: those to judge by, all by default.  ``keep``: which findings count; the others are waived.
+        """``rules``: to judge by, default all.  ``keep``: which findings count; the others are waived.
 
-        ``on_finding`` is given each finding that counts, with its tally, when it is found; ``release`` each Rpc whose
-        contents no rule will look at any more.  ``one_by_one``: judge each noun by itself, and none by its class.
-        ``meant``: which nouns are judged, one by one; all by default.
-        """
+        ``on_finding``: takes each finding that counts, with its tally, when it is made; ``release``: takes each Rpc
+        whose contents no rule needs any more.  ``one_by_one``: judge each noun individually instead of by class.
+        ``meant``: which nouns to judge, one by one; default all."""
         self.one_by_one = one_by_one or meant is not None
         self.meant = meant
         self.rules = {rule.id: rule for rule in (all_rules().values() if rules is None else rules)}
@@ -201,7 +200,7 @@ class Auditor:
         self.release = release
         self.tallies: dict[TallyKey, RuleTally] = {}
         self._places: dict[int, list[TallyKey]] = {}
-        """The keys of ``tallies``, by connection number."""
+        """By connection number: the keys of ``tallies``."""
         self.waived: list[Finding] = []
         self.waived_count = 0
         self.connections: dict[int, Connection] = {}
@@ -211,7 +210,7 @@ class Auditor:
         self._listeners: dict[int, AuditListener] = {}
         """By connection number."""
         self._remembering: list[AuditListener] = []
-        """Those of connections that may go on."""
+        """Listeners of connections that may continue."""
         self._classes: dict[int, dict[Hashable, SubjectClass]] = {}
         """By connection number and class."""
         self._set_up: set[int] = set()
@@ -223,7 +222,7 @@ class Auditor:
         """Connections whose traffic shows which end is the client."""
 
     def listener(self, conversation: Conversation) -> AuditListener | None:
-        """None without RDMA, whose rules these are, and of traces: what is required is required of bytes."""
+        """The listener of a conversation; None without RDMA, and for traces, as requirements are about bytes."""
         if conversation.traced or not conversation.connection.rdma:
             return None
         by_class = None if self.one_by_one else self._judge_class
@@ -233,13 +232,13 @@ class Auditor:
         return listener
 
     def forget(self, now: int) -> None:
-        """The capture has come to ``now`` (ns): drop what only late packets of connections that are over would need."""
+        """Drop what only late packets of ended connections would need, at time ``now`` (ns)."""
         self._remembering = [
             listener for listener in self._remembering if not listener.forget(now - listener.connection.last_time)
         ]
 
     def tick(self, now: int) -> None:
-        """Time has come to ``now`` (ns), and nothing older will come: judge what need not wait."""
+        """Judge what need not wait at time ``now`` (ns), as nothing older will come."""
         self._count_classes()
         self.forget(now)
         for listener in self._listeners.values():
@@ -248,7 +247,7 @@ class Auditor:
                 self._judge_setup(listener.conversation)
 
     def evict(self, conversations: Collection[Conversation]) -> None:
-        """Nothing more will be seen of these connections: their tallies go to those of ``EARLIER``."""
+        """Move the tallies of connections that will not be seen again to ``EARLIER``."""
         numbers = {conversation.connection.number for conversation in conversations}
         for conversation in conversations:
             for key, tally in self.close(conversation).items():
@@ -257,7 +256,7 @@ class Auditor:
         self._remembering = [listener for listener in self._remembering if listener.connection.number not in numbers]
 
     def close(self, conversation: Conversation) -> dict[TallyKey, RuleTally]:
-        """Judge what is left of a connection of which nothing more will be seen; gives its tallies, and forgets it."""
+        """Judge the rest of a connection that will not be seen again, forget it, and return its tallies."""
         number = conversation.connection.number
         listener = self._listeners.pop(number, None)
         if listener is not None:
@@ -273,7 +272,7 @@ class Auditor:
         return {key: self.tallies.pop(key) for key in self._places.pop(number, ())}
 
     def adopt(self, connection: Connection, tallies: Mapping[TallyKey, RuleTally]) -> None:
-        """What an auditor elsewhere found of a connection of which nothing more will be seen: see ``close``."""
+        """Take over tallies of a connection that another auditor closed: see ``close``."""
         number = connection.number
         own = {key._replace(connection=number): tally for key, tally in tallies.items()}
         self.connections[number] = connection
@@ -282,7 +281,7 @@ class Auditor:
         self.tallies.update(own)
 
     def finish_broken(self, conversations: Iterable[Conversation]) -> None:
-        """In place of ``finish``: keep the tallies of rules that were broken, and forget the others."""
+        """Instead of ``finish``: keep only the tallies of rules that were broken."""
         for conversation in conversations:
             broken = {key: tally for key, tally in self.close(conversation).items() if tally.violated}
             if broken:
@@ -290,7 +289,7 @@ class Auditor:
                 self.connections[conversation.connection.number] = conversation.connection
 
     def finish(self, conversations: Iterable[Conversation]) -> None:
-        """The capture is over; ``conversations`` are all of it."""
+        """Judge everything at the end of the capture; ``conversations``: all of it."""
         for listener in self._listeners.values():
             listener.finish()
         known = list(conversations)
@@ -360,7 +359,7 @@ class Auditor:
     def _judge_class(
         self, key: Hashable, subjects: Callable[[], Iterator[Subject]], connection: int, count: int = 1
     ) -> None:
-        """Judge ``count`` nouns by their class on that connection; ``subjects`` makes them where they are needed."""
+        """Judge ``count`` nouns by their class on a connection; ``subjects`` makes them if they are needed."""
         classes = self._classes.get(connection)
         if classes is None:
             classes = self._classes[connection] = {}
@@ -392,7 +391,7 @@ class Auditor:
                 tally.notes += left * note
 
     def _wanted(self, alike: SubjectClass, subject: Subject) -> bool:
-        """Whether a noun, or a later one, may be an example of what it breaks."""
+        """Whether a noun, or a later one, may serve as an example of what it breaks."""
         return any(
             self._wants(self._tally(TallyKey(rule.id, subject.connection.number, end)), subject.frames)
             for rule, judgement in alike.broken
@@ -404,7 +403,7 @@ class Auditor:
         return len(examples) < self.examples or (bool(examples) and frames[:1] < examples[-1].frames[:1])
 
     def _class_of(self, subject: Subject) -> SubjectClass:
-        """The class that a noun is the first of."""
+        """A new class, judged by its first noun."""
         subject_class = SubjectClass()
         each = self.keep is not None or self.on_finding is not None
         for seat in self._seats_for(subject):
@@ -420,12 +419,12 @@ class Auditor:
                 and not (each or seat.rule.plugin or self._doubt(seat.rule, subject))
             ):
                 subject_class.broken.append(Broken(seat.rule, judgement))
-            elif judgement is not None or seat.rule.plugin:  # What a plug-in looks at is not known.
+            elif judgement is not None or seat.rule.plugin:  # It is unknown what a plug-in looks at.
                 subject_class.others.append(seat)
         return subject_class
 
     def _count_classes(self, connection: int | None = None) -> None:
-        """Add what was counted by class to the tallies, of one connection or all."""
+        """Add the counts by class to the tallies, for one connection or all."""
         for number in self._classes if connection is None else (connection,):
             for subject_class in self._classes.get(number, {}).values():
                 if subject_class.count:
@@ -437,7 +436,7 @@ class Auditor:
                     subject_class.count = 0
 
     def _seats_for(self, subject: Subject) -> list[RuleSlot]:
-        """The rules for a noun of such a kind, shape and role, with what they found at its ends."""
+        """The rules for nouns of this kind, shape and role, with their tallies."""
         kind, role, backward, shape = type(subject), subject.role, subject.backward, subject.shape
         key = kind, role, backward, shape, subject.endpoint("requester")
         seats = self._seats.setdefault(subject.connection.number, {})
@@ -458,7 +457,7 @@ class Auditor:
         return slots
 
     def _open(self, seat: RuleSlot, subject: Subject) -> Sequence[RuleTally]:
-        """The tallies that a rule counts at, of such a noun."""
+        """The tallies in which a rule counts such a noun."""
         connection = subject.connection
         self.connections.setdefault(connection.number, connection)
         ends = self._ends(seat.rule, subject, "")
@@ -466,7 +465,7 @@ class Auditor:
         return seat.tallies
 
     def _tally(self, key: TallyKey) -> RuleTally:
-        """The tally of a place, a new one where there is none."""
+        """The tally with this key; a new one if there is none."""
         tally = self.tallies.get(key)
         if tally is None:
             tally = self.tallies[key] = RuleTally()
@@ -474,7 +473,7 @@ class Auditor:
         return tally
 
     def _ends(self, rule: Rule, subject: Subject, by: str) -> list[int]:
-        """The ends that a judgement is about; of a call and its reply that may be both."""
+        """The ends that a judgement is about; both for a call and its reply, if the rule is about either."""
         role = by or rule.role
         if role != "either" or not isinstance(subject, Transaction):
             return [subject.endpoint(role)]
@@ -484,7 +483,7 @@ class Auditor:
         return ends if subject.rpc.reply is not None else ends[:1]
 
     def _doubt(self, rule: Rule, subject: Subject) -> str:
-        """Why the end at fault is not known; '' where it is, or does not matter."""
+        """Why the end at fault is unknown; '' if it is known, or does not matter."""
         if rule.role == "either" and rule.backward is None:
             return ""
         if (
@@ -514,7 +513,7 @@ class Auditor:
             self.count(self._finding(rule, subject, judgement, endpoint), tally)
 
     def count(self, finding: Finding, tally: RuleTally) -> None:
-        """Add a violation to what its rule found there, unless it is waived."""
+        """Count a violation in a tally, unless it is waived."""
         if self.keep is not None and not self.keep(finding):
             self.waived_count += 1
             if len(self.waived) < self.examples:
@@ -553,7 +552,7 @@ SIDES = ("active", "passive")
 
 
 class RuleRow(NamedTuple):
-    """One rule at one end."""
+    """One rule at one end of a connection."""
 
     connection: Connection
     endpoint: int
@@ -569,7 +568,7 @@ class Result:
     auditor: Auditor
     rpcs: int
     chosen: frozenset[int] = frozenset()
-    """Connections that were asked for; all where there are none."""
+    """Connections that were asked for; empty means all."""
 
     @property
     def connections(self) -> list[Connection]:
@@ -590,7 +589,7 @@ class Result:
 
     @cached_property
     def by_end(self) -> dict[tuple[int, int], list[RuleTally]]:
-        """The tallies of each end of a connection, by its number and the end."""
+        """The tallies by connection number and end."""
         tallies: dict[tuple[int, int], list[RuleTally]] = defaultdict(list)
         for key, tally in self.auditor.tallies.items():
             tallies[key.connection, key.endpoint].append(tally)
@@ -607,7 +606,7 @@ class Result:
 
     @property
     def judged(self) -> bool:
-        """There was something to judge."""
+        """Whether there was anything to judge."""
         return any(tally.opportunities for tally in self.auditor.tallies.values())
 
     def rows(self) -> Iterator[RuleRow]:

@@ -78,16 +78,16 @@ from .transaction import (
 
 
 class MessageOrder(NamedTuple):
-    """A message of version 2 among the others of its connection."""
+    """Where a message of version 2 stands among the others of its connection."""
 
     before: int
     """Messages that its sender had sent before."""
     waiting: int
-    """Those of them, where it is the client, that nothing had answered, before an answer that is no error."""
+    """Client: of those, the ones before the server's first answer that is no error."""
     looped: str
-    """The client's first message: what should have shown it that the server does not support version 2."""
+    """The client's first message: what should have told it that the server does not support version 2."""
     larger: int
-    """A larger Receive Buffer Size of the receiver that the sender may still have gone by; 0 for none."""
+    """A larger Receive Buffer Size of the receiver that the sender may still use; 0 for none."""
 
 
 @dataclass(eq=False)
@@ -100,17 +100,17 @@ class SentMessage(OfMessage):
     is_call: bool | None
     rpc: Rpc | None
     errored: Rpc | None = None
-    """A reply: the Rpc of this XID that an RDMA_ERROR had already completed."""
+    """A reply: the Rpc with this XID that an RDMA_ERROR had already completed."""
     xid_seen: bool = True
-    """The other end sent a message with this XID not long ago."""
+    """The other end recently sent a message with this XID."""
     back_channel: BackChannel | None = None
-    """A backward call: by what the client offered the connection for it."""
+    """A backward call: how the client offered the connection for it."""
     terms: MessageOrder | None = None
-    """Of a message of version 2."""
+    """A message of version 2: its place among others."""
     answers: Message | None = None
-    """An RDMA_ERROR: the message that it refuses, where that is no call."""
+    """An RDMA_ERROR: the message that it refuses, if that is no call."""
     peer_versions: frozenset[int] = frozenset()
-    """An RDMA_ERROR: the versions of all that the other end had sent."""
+    """An RDMA_ERROR: the versions of everything the other end had sent."""
 
     @property
     def header(self) -> TransportHeader:
@@ -135,7 +135,7 @@ class SentMessage(OfMessage):
 
     @property
     def shape(self) -> int:
-        """What a truncated header does not show, it may have."""
+        """Its traits; it counts as having whatever a truncated header does not show."""
         header = self.message.header
         shape = SECOND if header.version == 2 else FIRST
         if self.is_call is not None:
@@ -154,19 +154,19 @@ class SentMessage(OfMessage):
 
     @property
     def unread(self) -> str:
-        """Why the transport header cannot be judged; '' where it was decoded to its end."""
+        """Why the transport header cannot be judged; '' if it was decoded to its end."""
         if self.header.truncated or (self.header.problem and not self.message.operation.end_known):
             return "the transport header is not all in the capture"
         return ""
 
     @property
     def call_missing(self) -> bool:
-        """A reply: its call may not be in the capture."""
+        """Whether the call of a reply may be missing from the capture."""
         return not self.start_known or bool(self.unseen(1 - self.sender))
 
     @property
     def hidden(self) -> tuple[type[Subject], ...]:
-        """What it may be, where it is truncated before it says that."""
+        """Nouns that it may be, if it is truncated before it tells."""
         header, call_or_reply = self.header, (Transaction,) if self.is_call is None else ()
         if header.truncated and header.procedure is None:
             return (SentMessage, SentOption, RefusableMessage, *call_or_reply)
@@ -178,7 +178,7 @@ class SentMessage(OfMessage):
 
     @property
     def limit(self) -> InForce:
-        """The longest Send that its sender may make in version 2; None where it is not known."""
+        """The longest Send that its sender may make in version 2; None if unknown."""
         conversation, receiver, frame = self.conversation, 1 - self.sender, self.message.frame
         asked = conversation.negotiation.requested
         if self.sender == 1 and asked is not None and asked.version == 2:
@@ -187,42 +187,42 @@ class SentMessage(OfMessage):
 
     @property
     def buffer_announced(self) -> bool:
-        """The receiver announced its Receive Buffer Size."""
+        """Whether the receiver announced its Receive Buffer Size."""
         return self.conversation.negotiation.announced(XCHAR_RBSIZ, 1 - self.sender, self.message.frame) is not None
 
     @property
     def length(self) -> int:
-        """Bytes of the Send; the least it can be where its end was not captured."""
+        """Bytes of the Send; a lower bound if its end was not captured."""
         return self.message.operation.length
 
 
 @dataclass(eq=False)
 class RdmaOperation(Subject):
-    """One RDMA Read or Write, against the memory that was advertised."""
+    """One RDMA Read or Write, and the advertised memory it is on."""
 
     conversation: Conversation
     operation: Operation
     callers: tuple[bool, bool]
-    """Whether either end has sent forward calls, or backward ones."""
+    """By end: whether the client sent forward calls, and the server backward calls."""
     place: str = ""
-    """'inside', 'late' (inside a segment of a call answered before) or 'outside' what was advertised."""
+    """'inside', 'late' (inside a segment of an answered call) or 'outside' what was advertised."""
     rpc: Rpc | None = None
-    """Whose memory it touches."""
+    """The RPC whose memory it touches."""
     delivers: bool = False
-    """Late, but with bytes that the reply counts."""
+    """It is late, but carries bytes that the reply counts."""
     near: str = ""
-    """Outside: the memory it comes nearest to, in words."""
+    """If outside: the nearest advertised memory, in words."""
     calls_truncated: bool = False
-    """Not every call's chunk lists are in the capture."""
+    """Not all calls' chunk lists are in the capture."""
     calls_unread: bool = False
-    """There was an open call whose chunk lists cannot be decoded."""
+    """A call was open whose chunk lists cannot be decoded."""
 
     def endpoint(self, role: str) -> int:
         return self.operation.initiator
 
     @property
     def general(self) -> bool:
-        """It serves the chunks of a backward call of version 2 (xcharext-02, 3.3)."""
+        """Whether it transfers chunks of a backward call of version 2 (xcharext-02, 3.3)."""
         call = self.rpc.call if self.rpc is not None and self.rpc.backward else None
         return self.operation.initiator == 0 and call is not None and call.header.version == 2
 
@@ -240,7 +240,7 @@ class RdmaOperation(Subject):
 
     @property
     def unseen_reply(self) -> str:
-        """Why the reply to its call may precede it, and be missing from the capture; '' where it cannot."""
+        """Why the reply to its call may precede it and be missing from the capture; '' if it cannot."""
         rpc, initiator = self.rpc, self.operation.initiator
         if rpc is None or rpc.reply is not None:
             return ""
@@ -253,7 +253,7 @@ class RdmaOperation(Subject):
 
 @dataclass(eq=False)
 class SentOption(OfMessage):
-    """An RDMA2_OPTIONAL when it was sent (version-two-01, 3.1), of whatever end."""
+    """An RDMA2_OPTIONAL, when it was sent (version-two-01, 3.1), by either end."""
 
     conversation: Conversation
     message: Message
@@ -273,14 +273,14 @@ class SentOption(OfMessage):
 
     @property
     def request(self) -> CharacteristicRequest | None:
-        """A ROPT_RESPXCH: the ROPT_REQXCH that it answers; where its XID fits none, the only one that waits."""
+        """The ROPT_REQXCH that a ROPT_RESPXCH answers; if its XID fits none, the only one that waits."""
         frame, waiting = self.message.frame, []
         for asked in self.conversation.negotiation.requests:
             if asked.requester == self.sender:
                 continue
             same = asked.xid == self.message.header.xid
             if same and (asked.answer_frame == frame or 0 < asked.frame - frame <= REORDERED):
-                return asked  # a capture may show the two the other way round
+                return asked  # a capture may show the two in the wrong order
             if asked.frame > frame:
                 continue
             if not asked.refused_frame and (not asked.answer_frame or asked.answer_frame > frame):
@@ -290,7 +290,7 @@ class SentOption(OfMessage):
 
     @property
     def values(self) -> tuple[Characteristic, ...]:
-        """The characteristics that it names with a value."""
+        """The characteristics for which it gives a value."""
         content = self.content
         if isinstance(content, InitXch):
             return content.start
@@ -300,7 +300,7 @@ class SentOption(OfMessage):
 
     @property
     def done(self) -> list[Characteristic]:
-        """A ROPT_RESPXCH: the changes that it says were made."""
+        """The changes that a ROPT_RESPXCH reports as made."""
         request, content = self.request, self.content
         if request is None or not isinstance(content, RespXch):
             return []
@@ -308,12 +308,12 @@ class SentOption(OfMessage):
 
     @property
     def decodes(self) -> bool:
-        """Nothing in it is an XDR error, as far as the characteristics are known (xcharext-02, 2.1)."""
+        """Whether nothing in it is an XDR error, as far as its characteristics are known (xcharext-02, 2.1)."""
         return not self.content.problem and all(value.kind is None or value.value is not None for value in self.values)
 
     @property
     def truncated(self) -> str:
-        """Why not all of it is known; '' where it is."""
+        """Why not all of it is known; '' if all is."""
         return (
             "the option is truncated in the capture" if self.message.header.truncated or self.content.truncated else ""
         )
@@ -321,7 +321,7 @@ class SentOption(OfMessage):
 
 @dataclass(eq=False)
 class RefusableMessage(OfMessage):
-    """A message that its receiver cannot accept, or need not, and what answered it."""
+    """A message that its receiver cannot or need not accept, and the answer to it."""
 
     conversation: Conversation
     message: Message
@@ -336,20 +336,20 @@ class RefusableMessage(OfMessage):
     rpc: Rpc | None = None
     option: SentOption | None = None
     other_answer: bool = False
-    """Behind it came an RDMA_ERROR, or a ROPT_RESPXCH for a ROPT_REQXCH, that fits no message and may be meant for
+    """It is followed by an RDMA_ERROR, or a ROPT_REQXCH by a ROPT_RESPXCH, that fits no message and may be meant for
     it."""
     sent: Container[int] = ()
-    """An option: the rdma_opttypes that its receiver sends itself."""
+    """An option: the rdma_opttypes that its receiver itself sends."""
 
     @property
     def answer_unseen(self) -> str:
-        """Why its receiver may have answered it in what the capture lacks or shows later, or it may itself answer what
-        is missing; '' where neither can be."""
+        """Why its answer may be missing from the capture or shown later, or it may itself answer a missing message; ''
+        if neither can be."""
         return self.unseen(1 - self.sender, 0, LATER)
 
     @property
     def asks(self) -> bool:
-        """It has to be answered."""
+        """Whether it has to be answered."""
         if self.option is None:
             return self.kind != "error"
         unreadable = not self.option.decodes and not self.option.truncated
@@ -371,7 +371,7 @@ class RefusableMessage(OfMessage):
 
 @dataclass(eq=False)
 class ConnectionSetup(Subject):
-    """What one end announced in its private data when the connection was made."""
+    """The private data that one end sent when the connection was set up."""
 
     conversation: Conversation
     end: int
@@ -398,7 +398,7 @@ class ConnectionSetup(Subject):
 
     @property
     def truncated(self) -> bool:
-        """The capture ends before the private data does."""
+        """Whether the capture truncates the private data."""
         return self.connection.endpoints[self.end].private_data_truncated
 
     @cached_property
@@ -409,15 +409,15 @@ class ConnectionSetup(Subject):
 Noun = TypeVar("Noun", bound=Subject)
 
 STRIDE = 32
-"""Frames after which what has settled is judged."""
+"""Frames between two judgements of what has settled."""
 PAUSE = 300_000_000
-"""Nanoseconds of silence, after which a capture shows nothing in another order than it happened."""
+"""Nanoseconds of silence across which a capture does not reorder frames."""
 SILENCE = 10_000_000_000
-"""The same, after which no later message is waited for that would show whether one is missing."""
+"""Nanoseconds of silence after which no later message is awaited that would show a missing one."""
 
 
 class Settling:
-    """The nouns of one connection that wait for their judgement."""
+    """The nouns of one connection that wait to be judged."""
 
     def __init__(
         self,
@@ -426,26 +426,26 @@ class Settling:
         prepare: Callable[[RdmaOperation], None],
         judge_routine: Callable[[list[tuple[Rpc, bool]]], None],
     ) -> None:
-        """``prepare`` completes an RDMA Read or Write just before it is judged.
+        """``prepare``: completes an RDMA Read or Write just before it is judged.
 
-        ``judge_routine`` is given routine messages, each by its Rpc and whether it is the call.
+        ``judge_routine``: takes routine messages, each as its Rpc and whether it is the call.
         """
         self.connection = connection
         self.judge_routine = judge_routine
         self.judge = judge
         self.prepare = prepare
         self.frame = 0
-        """The last frame that was reached."""
+        """The last frame reached."""
         self.messages: tuple[list[int], list[int]] = ([], [])
-        """Frames of the last messages of either end, in order."""
+        """By end: frames of its latest messages, in order."""
         self.next = 0
-        """The frame from which on there is enough to settle."""
+        """The frame from which on ``settle`` has enough to do."""
         self._waiting: deque[tuple[int, Subject | None, Rpc | None, bool]] = deque()
-        """Frame and noun, or instead of it a routine message."""
+        """Frame, and the noun or, instead, a routine message."""
         self._operations: deque[tuple[int, RdmaOperation]] = deque()
 
     def reach(self, operation: Operation) -> None:
-        """The capture has come to this operation."""
+        """Advance to an Operation."""
         if operation.kind is Kind.SEND:
             insort(self.messages[operation.initiator], operation.last_frame)
         if operation.last_frame > self.frame:
@@ -463,18 +463,18 @@ class Settling:
         self._operations.append((moved.operation.first_frame, moved))
 
     def idle(self, quiet: int) -> None:
-        """The connection was quiet for so many nanoseconds: judge what both ends sent something after; later, all."""
+        """Judge what can be, after ``quiet`` ns of silence: what both ends sent something after or, later on, all."""
         if quiet >= PAUSE and (self._waiting or self._operations):
             everything = quiet >= SILENCE or bool(self.connection.ended_by)
             self.settle(self.frame + 1 if everything else min(self.last_sent(0), self.last_sent(1)))
 
     def finish(self) -> None:
-        """Nothing follows any more."""
+        """Judge everything: nothing follows."""
         self.frame += 2 * REORDERED
         self.settle()
 
     def settle(self, before: int | None = None) -> None:
-        """Judge what is older than frame ``before``; by default, what nothing can change any more."""
+        """Judge what is older than frame ``before``; by default, what cannot change any more."""
         self.next = self.frame + STRIDE
         limit = self.frame - REORDERED if before is None else before
         while self._operations and self._operations[0][0] < limit:
@@ -494,7 +494,7 @@ class Settling:
             del messages[: min(bisect_left(messages, limit), len(messages) - 1)]
 
     def follow(self, subject: Noun) -> Noun:
-        """A noun with the messages that either end sent after it."""
+        """Give a noun the messages that either end sent after it."""
         subject.messages = self.messages
         return subject
 
@@ -504,17 +504,17 @@ class Settling:
 
 
 PERSISTENT = 16
-"""Calls in a row that advertise a handle, from which on it is persistent."""
+"""Consecutive calls that advertise a handle from which on it counts as persistent."""
 PREDICTABLE = 32
-"""Handles in a row of one step, from which on they are predictable."""
+"""Consecutive handles with the same step from which on they count as predictable."""
 NEARBY = 128
-"""Calls with chunks within which a handle that comes back is the same registration."""
+"""Calls with chunks within which a repeated handle is the same registration."""
 MAX_ADVERTISERS = 256
-"""Calls with chunks of each end whose memory is remembered, answered ones included: each takes some kilobytes."""
+"""Calls with chunks per end whose memory is kept, including answered ones: each takes some kilobytes."""
 
 
 class Offer(NamedTuple):
-    """What the memory of a call shows."""
+    """What the handles of a call show."""
 
     step: HandleStep
     persistent: tuple[int, int]
@@ -522,41 +522,42 @@ class Offer(NamedTuple):
 
     @property
     def remarkable(self) -> bool:
-        """A rule may have something to say of it."""
+        """Whether a rule may have something to report."""
         return self.persistent[1] >= PERSISTENT or self.step.run >= PREDICTABLE > self.step.before
 
 
 class AdvertisedHistory:
-    """What memory the last ``MAX_ADVERTISERS`` calls with chunks of either end offered, answered ones included."""
+    """The memory offered by each end's last ``MAX_ADVERTISERS`` calls with chunks, including answered ones."""
 
     def __init__(self, connection: Connection, unanswered: Sequence[Container[Rpc]]) -> None:
-        """``unanswered``: the calls of both ends without a reply, as they are at any time."""
+        """``unanswered``: the current unanswered calls, by end."""
         self.connection = connection
         self._unanswered = unanswered
         self.segments = SegmentTable(), SegmentTable()
         """By owner."""
         self.advertisers: tuple[list[Rpc], ...] = ([], [])
         self.handles: tuple[OrderedDict[int, tuple[int, int]], ...] = (OrderedDict(), OrderedDict())
-        """Handle -> how many calls in a row advertised it, and the last of them, counted in calls with chunks."""
+        """By owner and handle: number of consecutive calls that advertised it, and the last of them, counted in calls
+        with chunks."""
         self._kept: deque[RpcRows] = deque()
         self._claimed: tuple[tuple[Rpc, int], list[Claim]] | None = None
         self.chunked = [0, 0]
         self.steps = [(0, 0, 0), (0, 0, 0)]
-        """By owner: the last handle, the step to it, and how often in a row that step was taken."""
+        """By owner: the last handle, the step to it, and how often in a row that step occurred."""
         self.indexed: tuple[OrderedDict[int, int], ...] = (OrderedDict(), OrderedDict())
-        """By owner: the last handle of each index, which is what stands before the last eight bits."""
+        """By owner: the last handle of each index, which is the handle without its last eight bits."""
         self.index_steps = [(0, 0), (0, 0)]
-        """By owner: the step from the last handle of an index to its next, and how often in a row it was taken."""
+        """By owner: the step between handles of one index, and how often in a row it occurred."""
 
     def advertise(self, transaction: Transaction, owner: int) -> None:
-        """A call offers its chunks."""
+        """Note that a call offers its chunks."""
         rpc = transaction.rpc
         handles = [use.advertised.handle for chunk in rpc.chunks for use in chunk.segments]
         transaction.handle_step, transaction.persistent = self.offer(owner, handles)
         self.remember(rpc, owner)
 
     def offer(self, owner: int, handles: Sequence[int]) -> Offer:
-        """A call offers memory with these handles."""
+        """Note that a call offers memory with these handles."""
         self.chunked[owner] += 1
         now, longest = self.chunked[owner], (0, 0)
         step = self._step(handles, owner)
@@ -568,7 +569,7 @@ class AdvertisedHistory:
         return Offer(step, (longest[1], longest[0]))
 
     def remember(self, rpc: Rpc, owner: int) -> None:
-        """What a call offered.  Those that are unanswered are never forgotten."""
+        """Keep the memory of a call; unanswered calls are never forgotten."""
         self.segments[owner].add(rpc)
         advertisers = self.advertisers[owner]
         advertisers.append(rpc)
@@ -576,13 +577,13 @@ class AdvertisedHistory:
             self.segments[owner].remove(advertisers.pop(0))
 
     def keep(self, answered: RpcRows) -> None:
-        """The same of a client's calls that were answered, which become objects when RDMA touches the client."""
+        """Keep a client's answered calls as rows, which become objects only when RDMA touches the client."""
         self._kept.append(answered)
         while sum([len(rpcs.rows) for rpcs in self._kept]) - len(self._kept[0].rows) >= MAX_ADVERTISERS:
             self._kept.popleft()
 
     def _restore(self) -> None:
-        """Make objects of those, among the others."""
+        """Make objects of the kept rows, and put them among the others in order."""
         made_of = [rpc for rpcs in self._kept for rpc in made(rpcs, rpcs.rows)]
         calls = sorted((*made_of, *self.advertisers[0]), key=lambda rpc: rpc.call_frame)
         self._kept.clear()
@@ -592,7 +593,7 @@ class AdvertisedHistory:
             self.remember(rpc, 0)
 
     def _step(self, handles: Sequence[int], owner: int) -> HandleStep:
-        """The step from each new handle to the next, and how many in a row it was, this call's included."""
+        """The step between consecutive new handles, and how often in a row it occurred, with this call."""
         indexed = self.indexed[owner]
         runs = self.steps[owner][2], self.index_steps[owner][1]
         for handle in handles:

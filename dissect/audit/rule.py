@@ -1,5 +1,5 @@
-"""Rule: one requirement of a specification, and the function that judges it; Finding: its verdict about one thing that
-happened.  Which rules are meant by names, levels and roles, and what a page says of one."""
+"""Rule: one requirement of a specification, and the function that judges it; Finding: a violation of it.  Also which
+rules names, levels and roles select, and how a page describes a rule."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ CHUNKS = 1 << 7
 RETURNS = 1 << 8
 """Transaction: the reply returns Write chunks or the Reply chunk, or should."""
 CHUNK_LISTS = NOMSG | READS | CHUNKS | RETURNS
-"""Whatever shows chunks."""
+"""Everything that shows chunks."""
 GSS = 1 << 9
 """Transaction: an RPCSEC_GSS credential."""
 INVALIDATE = 1 << 10
@@ -51,11 +51,11 @@ INVALIDATE = 1 << 10
 PASS, VIOLATION, UNDECIDABLE = "pass", "violation", "undecidable"
 
 NOT_APPLICABLE = "not applicable"
-"""No opportunity: a rule that met nothing to judge."""
+"""Verdict of a rule that had nothing to judge."""
 
 
 class Judgement(NamedTuple):
-    """What a rule says of one noun."""
+    """The judgement of a rule on one noun."""
 
     verdict: str
     observed: str = ""
@@ -64,13 +64,13 @@ class Judgement(NamedTuple):
     reason: str = ""
     """Why it is undecidable."""
     frames: tuple[int, ...] = ()
-    """Instead of the noun's own frames, where others show it better."""
+    """Used instead of the noun's own frames if others show it better."""
     by: str = ""
-    """'requester' or 'responder': the end that is meant, where the rule judges both."""
+    """'requester' or 'responder': the end it is about, if the rule judges both."""
     note: bool = False
-    """Worth reporting, but no fault: the severity is 'note' whatever the level."""
+    """It is worth reporting, but no fault: the severity is 'note' whatever the level."""
     stated: bool = False
-    """Of a MUST rule a part that the document states without a requirement word: the severity is 'notice'."""
+    """It is about a part of a MUST rule that the document states without a requirement word: severity 'notice'."""
 
 
 PASSED = Judgement(PASS)
@@ -78,7 +78,7 @@ PASSED = Judgement(PASS)
 _FRAME, _LAST_FRAME = attrgetter("frame"), attrgetter("last_frame")
 
 LATER = 1 << 62
-"""Behind all frames."""
+"""After all frames."""
 
 
 def violation(
@@ -92,17 +92,17 @@ def undecidable(reason: str, by: str = "") -> Judgement:
 
 
 def undecidable_if(reason: str) -> Judgement | None:
-    """Undecidable where there is a reason; '' is none."""
+    """Undecidable if there is a reason; '' is none."""
     return undecidable(reason) if reason else None
 
 
 class Subject:
-    """Common to all nouns."""
+    """The base of all nouns."""
 
     conversation: Conversation
     rpc: Rpc | None = None
     messages: tuple[Sequence[int], Sequence[int]] = ((), ())
-    """Frames of the messages of either end, in order, as far as they are remembered where it is judged."""
+    """By end: frames of its messages, in order, as far as they are kept when it is judged."""
 
     @property
     def connection(self) -> Connection:
@@ -110,7 +110,7 @@ class Subject:
 
     @property
     def out_of_step(self) -> str:
-        """Why the capture does not show whether it was sent before what it shows behind it; '' where it does."""
+        """Why it may have been sent later than what the capture shows after it; '' if it was not."""
         disordered = self.connection.disordered
         if not disordered or max(self.frames, default=0) < disordered - REORDERED:
             return ""
@@ -118,28 +118,28 @@ class Subject:
 
     @property
     def moment(self) -> int:
-        """The frame up to which matters what was sent."""
+        """The last frame up to which messages matter for it."""
         return max(self.frames, default=0)
 
     def _next(self, sender: int, frame: int) -> int:
-        """The frame of the first message that ``sender`` sent behind this one; ``LATER`` for none."""
+        """The frame of the next message from ``sender`` after ``frame``; ``LATER`` for none."""
         messages = self.messages[sender]
         behind = bisect_right(messages, frame)
         return messages[behind] if behind < len(messages) else LATER
 
     def unseen(self, sender: int, since: int = 0, until: int = 0) -> str:
-        """Why ``sender`` may have sent something behind frame ``since`` and up to ``until``, or now, that the capture
-        lacks or shows later; '' where what it shows to be missing was sent at other times.
+        """Why ``sender`` may have sent something after frame ``since`` and up to ``until``, by default its own frames,
+        that the capture lacks or shows later; '' if everything missing was sent at other times.
 
-        A gap is only seen when something behind it is.  What is missing behind the next message was sent behind that.
+        Only a later packet shows a gap, and what is missing after the next message was sent after that.
         """
         until = until or self.moment
         return gaps_within(self.connection, sender, since, self._next(sender, until)) or self.out_of_step
 
     def missed(self, sender: int) -> str:
-        """The same up to now, also where nothing shows that anything is missing.
+        """``unseen`` up to its own frames, also if nothing shows that anything is missing.
 
-        What answers a message of the other end that is missing counts for nothing, so that matters, too.
+        An answer to a missing message of the other end would not count, so the other end's gaps matter, too.
         """
         if reason := self.unseen(sender) or self.unseen(1 - sender):
             return reason
@@ -147,12 +147,12 @@ class Subject:
         return "no later message shows whether one is missing from the capture" if last else ""
 
     def endpoint(self, role: str) -> int:
-        """Which end of the connection a rule that judges ``role`` judges here."""
+        """The end of the connection that a rule for ``role`` judges here."""
         raise NotImplementedError
 
     @property
     def role(self) -> str:
-        """What that end is: 'requester', 'responder', or 'either' where it is not known."""
+        """The role of that end: 'requester', 'responder', or 'either' if unknown."""
         raise NotImplementedError
 
     @property
@@ -177,12 +177,12 @@ class Subject:
 
     @property
     def shape(self) -> int:
-        """Its features, in the bits of ``shape``."""
+        """Its traits, bits such as FIRST."""
         return 0
 
     @property
     def start_known(self) -> bool:
-        """The connection's beginning is in the capture."""
+        """Whether the connection's beginning is in the capture."""
         return self.connection.start_known
 
 
@@ -206,7 +206,7 @@ class OfMessage(Subject):
 
 
 def gaps(connection: Connection, *senders: int) -> str:
-    """Why what these ends sent is not all known; '' where it is."""
+    """Why not everything that these ends sent is known; '' if it is."""
     missing = sum(connection.missing_packets[sender] for sender in senders or (0, 1))
     if missing:
         what = "are not in the capture, or arrived damaged" if connection.damaged else "are not in the capture"
@@ -215,7 +215,7 @@ def gaps(connection: Connection, *senders: int) -> str:
 
 
 def unplaced_gaps(connection: Connection, *senders: int) -> str:
-    """Why what these ends sent is not all known at any time, beside packets that are missing."""
+    """Why, apart from missing packets, not everything that these ends sent is known at any time; '' if it is."""
     if connection.late_packets:
         return f"{connection.late_packets:,} packets of the connection come long after what they precede"
     unread = sum(

@@ -1,7 +1,6 @@
-"""Facts: all that detectors look at, gathered in one pass over a capture, and what a detector is: one small function
-over them, and all that there is to say about what it finds; and a diagnosis: the statements of all detectors on the
-facts of one capture, in order of weight.
-"""
+"""Facts: everything that detectors look at, gathered in one pass over a capture.  Detector: one small function over the
+facts, with everything there is to say about what it finds.  Diagnosis: the statements of all detectors on one capture,
+in order of weight."""
 
 from __future__ import annotations
 
@@ -42,21 +41,21 @@ if TYPE_CHECKING:
 
 CLIENT_PHASES, SERVER_PHASES = HostTimes._fields[:9], HostTimes._fields[9:16]
 SLOTS, SESSION_SLOTS = "xprt_backlog", "ForeChannel Slot table"
-"""Wait queues of Linux's client: for a slot of the transport, and for one of the NFSv4.1 session."""
+"""Wait queues of Linux's client: for a slot of the transport, and for a slot of the NFSv4.1 session."""
 
 
 class HostSums:
-    """What the kernels' traces sum up of one procedure, or of all."""
+    """Sums from kernels' traces, for one procedure or all."""
 
     __slots__ = ("calls", "times")
 
     def __init__(self) -> None:
         self.calls = 0
         self.times: Counter[str] = Counter()
-        """Nanoseconds, by field of HostTimes, and by wait queue."""
+        """Nanoseconds, by field of HostTimes and by wait queue."""
 
     def add(self, host: HostTimes) -> None:
-        """Add what one RPC took."""
+        """Add the times of one RPC."""
         self.calls += 1
         times = self.times
         for name, value in zip(HostTimes._fields, host, strict=True):
@@ -66,24 +65,24 @@ class HostSums:
             times[queue] += waited
 
     def whole(self, side: str) -> int:
-        """Nanoseconds: all phases of a side, 'client' or 'server'."""
+        """Nanoseconds of all phases of a side, 'client' or 'server'."""
         return sum(self.times[name] for name in (CLIENT_PHASES if side == "client" else SERVER_PHASES))
 
 
 class HostFacts:
-    """Fed RPCs as they end; those without a trace of a host do not count."""
+    """Takes RPCs as they end; those without a trace of a host do not count."""
 
     def __init__(self) -> None:
         self.all = HostSums()
         self.procedures: dict[ProcedureKey, HostSums] = {}
         self.examples: defaultdict[str, Examples] = defaultdict(Examples)
-        """By field of HostTimes and wait queue: RPCs, weighed by it."""
+        """By field of HostTimes, and by wait queue: RPCs, weighted by that time."""
         self.late_sends = Examples()
-        """RPCs whose reply's Send completed so late that it must have been retransmitted, weighed by that."""
+        """RPCs whose reply's Send completed so late that it must have been retransmitted, weighted by that delay."""
         self.latest_send = 0
-        """Nanoseconds."""
+        """The longest such delay, ns."""
         self.small_replies = Examples()
-        """RPCs with a Reply chunk whose reply would have gone inline, weighed by what its memory cost."""
+        """RPCs with a Reply chunk whose reply would have fit inline, weighted by the cost of the memory."""
 
         self.small_procedures: set[ProcedureKey] = set()
 
@@ -117,11 +116,11 @@ WATCHED = ("registration_wait", "thread", "file_system", "network", "invalidated
 LATE = 1_000_000_000
 """Nanoseconds: longer than adapters take without a retransmission."""
 INLINE = 1024
-"""Bytes of a reply that goes inline at every inline threshold (RFC 8166, 3.3.2)."""
+"""Bytes of a reply that fits inline at every inline threshold (RFC 8166, 3.3.2)."""
 
 
 LEAST = 2_000_000_000
-"""Nanoseconds without an answer: far longer than any acknowledgement takes."""
+"""Nanoseconds without an answer: much longer than any acknowledgement takes."""
 
 
 class Silence(NamedTuple):
@@ -131,20 +130,20 @@ class Silence(NamedTuple):
     end: int
     """0 the client, 1 the server."""
     since: int
-    """Nanoseconds since the epoch: when it was last seen, on any connection."""
+    """Nanoseconds since the epoch: when it was last seen on any connection."""
     until: int
-    """When the capture ended."""
+    """Nanoseconds since the epoch: end of the capture."""
     connections: tuple[int, ...]
-    """On which it was sent something since then that it did not acknowledge."""
+    """Connections on which it was sent something since then without acknowledging it."""
 
 
 def silences(
     conversations: Iterable[Conversation], healths: Mapping[int, TransportHealth], end_of: Callable[[int], int]
 ) -> list[Silence]:
-    """``end_of``: when the capture ended, in nanoseconds, by its clock as it is from the frame of a number on.
+    """Hosts that fell silent.  ``end_of``: the end of the capture, ns, by its clock as it runs from a frame on.
 
-    An idle host is not silent: no host waits for it.  Where the capture has packets of one direction only, or no
-    acknowledgement of what was not retransmitted, it shows no silence.
+    An idle host is not silent, as no host waits for it.  A capture shows no silence if it has packets of one direction
+    only, or no acknowledgement of what was not retransmitted.
     """
     known = [
         (conversation.connection, healths[conversation.connection.number])
@@ -179,7 +178,7 @@ class Gathered:
     def __init__(
         self, max_slowest: int = 10, exact: int = EXACT_LATENCIES, max_procedures: int = MAX_PROCEDURES
     ) -> None:
-        """As ``Statistics`` has it."""
+        """Takes the parameters of ``Statistics``."""
         self.statistics = Statistics(max_slowest, exact, max_procedures)
         self.rpcs = RpcFacts()
         self.hosts = HostFacts()
@@ -191,7 +190,7 @@ class Gathered:
         self.hosts.add(table.unusual)
 
     def evict(self, conversations: Iterable[Conversation]) -> None:
-        """Nothing more comes of these."""
+        """No more RPCs of these conversations come."""
         conversations = list(conversations)
         self.statistics.evict(conversations)
         self.rpcs.evict(conversations)
@@ -205,7 +204,7 @@ class Gathered:
         sessions: Sequence[NfsSession] | None = None,
         clients: Sequence[NfsClient] = (),
     ) -> Facts:
-        """At the end of the capture that the analyzer was fed."""
+        """The facts at the end of the capture that the analyzer was fed."""
         return Facts(
             self.statistics,
             self.rpcs,
@@ -239,14 +238,14 @@ class Facts:
     statistics: Statistics
     rpcs: RpcFacts
     conversations: list[Conversation]
-    """Those that were not evicted."""
+    """The conversations that were not evicted."""
     healths: Mapping[int, TransportHealth]
     """By connection number."""
     first_time: int = 0
     """Nanoseconds since the epoch."""
     last_time: int = 0
     clock: Clock | None = None
-    """None: it was never set back."""
+    """None: the clock was never set back."""
     frames: int = 0
     truncated_frames: int = 0
     damage: str = ""
@@ -256,32 +255,32 @@ class Facts:
     auditor: Auditor | None = None
     """None: not judged."""
     evicted: int = 0
-    """Connections of which only sums are kept."""
+    """Number of connections of which only sums are kept."""
     sessions: Sequence[NfsSession] | None = None
-    """Of NFSv4.1 and later; None: not gathered."""
+    """NFSv4.1 and later; None: not gathered."""
     recalled: Mapping[int, HeldState] = field(default_factory=dict)
-    """Delegations by the frame of their recall, as far as they were followed."""
+    """By frame of the recall: delegations, as far as they were followed."""
     paths: Mapping[int, str] = field(default_factory=dict)
-    """What the call that is outstanding the longest names, by its number."""
+    """By RPC number: the path that the longest outstanding call names."""
     ip_fragments: int = 0
-    """Frames that hold a part of an IP packet."""
+    """Number of frames with a fragment of an IP packet."""
     dropped_frames: int = 0
-    """Those that the capture itself says it lost."""
+    """Number of frames that the capture says it lost."""
     time_steps: Collection[int] = ()
-    """Nanoseconds in which its time stamps count, by interface."""
+    """Resolutions of its time stamps in nanoseconds, over all interfaces."""
     mirrored: int = 0
-    """Packets that were left out, because they came twice."""
+    """Packets left out because they came twice."""
 
     hosts: HostFacts = field(default_factory=HostFacts)
-    """What traces of the hosts' kernels say."""
+    """What the traces of the hosts' kernels tell."""
     traced: str = ""
-    """'client' or 'server', whose kernel's trace it is, in place of frames."""
+    """Host whose kernel's trace it is instead of frames, 'client' or 'server'."""
     troubles: Sequence[HostTrouble] = ()
-    """Of the hosts' transports, likewise."""
+    """Troubles of the hosts' transports, from the same traces."""
 
     @property
     def gathered(self) -> set[str]:
-        """What was gathered beside the RPCs."""
+        """What was gathered besides RPCs."""
         there = {"files": self.files, "audit": self.auditor, "sessions": self.sessions}
         return {"", *(name for name, value in there.items() if value is not None)}
 
@@ -292,7 +291,7 @@ class Facts:
 
     @cached_property
     def latency(self) -> int:
-        """Nanoseconds, the sum over all RPCs."""
+        """Nanoseconds, summed over all RPCs with a reply."""
         return sum(procedure.waited for procedure in self.procedures)
 
     @cached_property
@@ -301,7 +300,7 @@ class Facts:
 
     @cached_property
     def sums(self) -> dict[ProcedureKey, dict[int, Sums]]:
-        """By procedure and connection; connection 0 is all that were too many to be counted one by one."""
+        """By procedure and connection; connection 0 stands for all that were too many to count individually."""
         by_connection: dict[ProcedureKey, dict[int, Sums]] = {}
         for (number, key), sums in self.rpcs.groups().items():
             by_connection.setdefault(key, {})[number] = sums
@@ -309,8 +308,8 @@ class Facts:
 
     @cached_property
     def delays(self) -> dict[int, Examples]:
-        """By connection, 0 for many evicted ones: RPCs that waited for a retransmission, and nanoseconds.  All that
-        calls wait for a host that stopped responding is part of that statement."""
+        """By connection, 0 for evicted ones: RPCs that waited for a retransmission, and nanoseconds.  Waits for a host
+        that stopped responding are left out, as they belong to that statement."""
         delayed: dict[int, Examples] = defaultdict(Examples)
         for number, examples in self.rpcs.delays.items():
             delayed[number].join(examples)
@@ -325,7 +324,7 @@ class Facts:
         return {conversation.connection.number: conversation for conversation in self.conversations}
 
     def end_of(self, frame: int) -> int:
-        """Nanoseconds: when the capture ended, by its clock as it is from a frame on."""
+        """The end of the capture, ns, by its clock as it runs from ``frame`` on."""
         return self.last_time if self.clock is None else self.clock.end(frame)
 
     @cached_property
@@ -334,7 +333,7 @@ class Facts:
         return silences(self.conversations, self.healths, self.end_of)
 
     def in_vain(self, number: int, retransmission: Retransmission) -> bool:
-        """Whether it went to a host that had fallen silent."""
+        """Whether a retransmission went to a host that had fallen silent."""
         return any(
             number in host.connections
             and retransmission.initiator != host.end
@@ -349,18 +348,18 @@ class Facts:
 
     @cached_property
     def waiting(self) -> int:
-        """Nanoseconds, the sum over all RPCs of their latencies, and of the lower bounds of those without a reply."""
+        """Nanoseconds, summed over all RPCs: latencies, and lower bounds for RPCs without a reply."""
         return sum(procedure.waiting for procedure in self.procedures)
 
     @cached_property
     def hung(self) -> list[Unanswered]:
-        """Calls without a reply that are outstanding for a known time, the longest first."""
+        """Unanswered calls that have been outstanding for a known time, the longest first."""
         known = [call for call in self.rpcs.unanswered if call.waiting >= 0 and not self.unacknowledged(call)]
         return sorted(known, key=lambda unanswered: (-unanswered.waiting, unanswered.number))
 
     def unacknowledged(self, call: Unanswered) -> bool:
-        """Nothing acknowledges the call, and its sender retransmitted nothing, as it would if none did: the capture
-        lacks what the other end sent."""
+        """Whether nothing acknowledges the call, and yet its sender retransmitted nothing: then the capture lacks what
+        the other end sent."""
         health = self.healths.get(call.connection)
         if health is None:
             return False
@@ -369,8 +368,8 @@ class Facts:
         return since is not None and since <= call.time and not caller.retransmitted.packets
 
     def last_spoke(self, number: int, end: int, until: int) -> tuple[int, int]:
-        """Nanoseconds: the last packet that the host at this end of a connection sent to the other, on it or another
-        that began before ``until``, and the last that it sent to any; 0 where none is known."""
+        """Nanoseconds: when the host at this end of a connection last sent a packet to the other host, on this or
+        another connection that began before ``until``, and when it last sent one to any host; 0 if unknown."""
         hosts = self._hosts(self.by_number[number])
         times = [
             (self.healths[conversation.connection.number].directions[end].last_time, self._hosts(conversation))
@@ -385,8 +384,8 @@ class Facts:
         return client.address, server.address
 
     def share(self, part: float) -> float:
-        """The share of the latency of all RPCs with a reply, if there are any: what decides whether a detector
-        speaks, however long others hang."""
+        """Share of the latency of all RPCs with a reply, if there are any: it decides whether a detector reports,
+        however long other RPCs hang."""
         whole = self.latency or self.waiting
         return part / whole if whole else 0.0
 
@@ -412,9 +411,9 @@ class Severity(StrEnum):
     PROBLEM = "problem"
     """It delays or fails RPCs."""
     WARNING = "warning"
-    """It may do so, or wastes work."""
+    """It may do so, or it wastes work."""
     NOTE = "note"
-    """It weakens what else is said, and does no harm by itself."""
+    """It limits the other statements, and does no harm by itself."""
 
 
 SEVERITIES = tuple(Severity)
@@ -422,20 +421,20 @@ SEVERITIES = tuple(Severity)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cause:
-    """What one detector found: a statement before it has a rank."""
+    """A finding of one detector, before it is ranked."""
 
     text: str
     """What is wrong, in one sentence without a full stop."""
     count: int
-    """How often; of what, the text says."""
+    """How often; the text tells what is counted."""
     share: float | None = None
-    """0 to 1: what part it is of ``share_of``; None where there is no such number, or ``lost`` makes it."""
+    """0 to 1: share of ``share_of``; None if there is no such number, or it is derived from ``lost``."""
     share_of: str = ""
     """'the time that all RPCs waited', 'all RPCs', …"""
     since: int | None = None
-    """Nanoseconds since the epoch: when it began; None where that is not known."""
+    """Nanoseconds since the epoch: when it began; None if unknown."""
     evidence: tuple[str, ...] = ()
-    """What shows it, a line each; the worst first."""
+    """What shows it, line by line; the worst first."""
     connections: tuple[int, ...] = ()
     """Numbers of the connections, the worst first."""
     rpcs: tuple[int, ...] = ()
@@ -445,23 +444,23 @@ class Cause:
     confidence: float = 1.0
     """0 to 1."""
     weakened_by: tuple[str, ...] = ()
-    """What makes it less sure, a sentence each."""
+    """What makes it less certain, one sentence each."""
     severity: Severity | None = None
-    """Where it is another than the detector's."""
+    """If it differs from the detector's."""
     lost: int | None = None
-    """Nanoseconds that RPCs, or those who make them, waited for it; None where that is not known."""
+    """Nanoseconds that RPCs, or their callers, waited because of it; None if unknown."""
     headline: str = ""
-    """What comes before all else that is said of a capture."""
+    """A sentence to put before everything else that is said of a capture."""
     harmless: bool = False
-    """A note that weakens no other statement."""
+    """A note that does not weaken other statements."""
     procedures: tuple[str, ...] = ()
-    """What it is about, where that is not connections: 'NFSv3 READ', …"""
+    """Procedures that it is about, if not connections: 'NFSv3 READ', …"""
     title: str = ""
-    """Where it is another than the detector's."""
+    """If it differs from the detector's."""
 
 
 class Statement(NamedTuple):
-    """A cause, ranked, with what its detector has to say about all of its kind."""
+    """A cause with its rank, and what its detector says about all causes of its kind."""
 
     kind: str
     """The detector: 'packets-lost'."""
@@ -473,11 +472,11 @@ class Statement(NamedTuple):
     explanation: str
     """What it means and why, in plain words."""
     next_steps: tuple[str, ...]
-    """What to look at next, a command or a place each."""
+    """What to look at next: a command or a place each."""
 
 
 class Threshold(NamedTuple):
-    """A number that decides whether a detector speaks."""
+    """A number that decides whether a detector reports."""
 
     value: float
     meaning: str
@@ -491,7 +490,7 @@ Detect = Callable[[Facts, Limits], Iterable[Cause]]
 
 
 class Detector(NamedTuple):
-    """``detect`` gives causes where something is wrong, and none on a healthy capture."""
+    """``detect`` returns causes if something is wrong, and none for a healthy capture."""
 
     kind: str
     title: str
@@ -501,14 +500,14 @@ class Detector(NamedTuple):
     thresholds: Mapping[str, Threshold]
     next_steps: tuple[str, ...]
     needs: str
-    """'' or what has to be gathered for it beside the RPCs: 'files', 'audit', 'sessions'."""
+    """What it needs besides RPCs: '', 'files', 'audit' or 'sessions'."""
     uses: str
-    """The same of what makes it surer, where it is there."""
+    """What makes it more certain if it was gathered, likewise."""
     detect: Detect
     leads: bool = False
-    """What it says comes before all else: it explains the rest."""
+    """Its statements come before all others, as they explain these."""
     follows_from: tuple[str, ...] = ()
-    """Kinds whose statements have its own as evidence where they are about the same procedures, or connections."""
+    """Kinds whose statements take its own as evidence if they are about the same procedures or connections."""
 
     @property
     def limits(self) -> Limits:
@@ -536,7 +535,7 @@ def detector(
     leads: bool = False,
     follows_from: Iterable[str] = (),
 ) -> Callable[[Detect], Detect]:
-    """Register the function below."""
+    """Register the decorated function as a detector."""
 
     def register(detect: Detect) -> Detect:
         if kind in _DETECTORS and inspect.unwrap(_DETECTORS[kind].detect).__code__ != detect.__code__:
@@ -607,13 +606,13 @@ class Diagnosis(NamedTuple):
 
     statements: tuple[Statement, ...]
     not_looked_at: tuple[str, ...]
-    """Kinds of detectors that had nothing to look at: what they need was not gathered."""
+    """Kinds of detectors that could not run: what they need was not gathered."""
     connections: int
-    """Those of RDMA that the capture shows; without any there was nothing to judge."""
+    """Number of RDMA connections in the capture; without any there was nothing to judge."""
 
     @property
     def healthy(self) -> bool:
-        """Nothing is wrong as far as the capture shows; notes are about the capture."""
+        """Whether nothing is wrong as far as the capture shows; notes are about the capture itself."""
         return all(statement.severity is Severity.NOTE for statement in self.statements)
 
     @property
@@ -622,7 +621,7 @@ class Diagnosis(NamedTuple):
 
 
 def diagnose(facts: Facts, kinds: Collection[str] = ()) -> Diagnosis:
-    """``kinds``: only these detectors; all where there are none."""
+    """Run the detectors of these ``kinds``, by default all."""
     causes: list[tuple[Detector, Cause]] = []
     skipped: list[str] = []
     for detector in all_detectors().values():
@@ -647,9 +646,9 @@ def ranked(
     weakened: tuple[str, ...] = (),
     skipped: tuple[str, ...] = (),
 ) -> Diagnosis:
-    """Causes as statements, the worst first.
+    """The diagnosis with the causes as statements, the worst first.
 
-    ``waiting``: nanoseconds that all RPCs waited; ``weakened``: what makes all but notes less sure.
+    ``waiting``: nanoseconds that all RPCs waited; ``weakened``: what makes everything but notes less certain.
     """
     statements = tuple(
         _statement(rank, detector, _shared(waiting, cause), () if cause.severity is Severity.NOTE else weakened)
@@ -669,7 +668,7 @@ def _weight(pair: tuple[Detector, Cause]) -> tuple[object, ...]:
 
 
 def _gathered(causes: list[tuple[Detector, Cause]]) -> list[tuple[Detector, Cause]]:
-    """Those of one cause become one: what follows from another statement is evidence of it."""
+    """Merge related causes: what follows from another statement becomes evidence of it."""
     by_kind: dict[str, list[int]] = {}
     for at, (detector, _) in enumerate(causes):
         by_kind.setdefault(detector.kind, []).append(at)
@@ -699,7 +698,7 @@ def _gathered(causes: list[tuple[Detector, Cause]]) -> list[tuple[Detector, Caus
 
 
 def _shared(waiting: int, cause: Cause) -> Cause:
-    """With its share of the time that RPCs waited, where it has no other."""
+    """The cause with its share of the time that RPCs waited, if it has no other share."""
     if cause.lost is None or cause.share_of or not waiting:
         return cause
     # Parts of latencies are kept with seven digits (``measure.statistics``).
@@ -708,7 +707,7 @@ def _shared(waiting: int, cause: Cause) -> Cause:
 
 def _statement(rank: int, detector: Detector, cause: Cause, weakened: tuple[str, ...]) -> Statement:
     if weakened:
-        # What the capture lacks may be what would explain it.
+        # The capture may lack what would explain it.
         confidence = round(cause.confidence * 0.8, 2)
         cause = replace(cause, confidence=confidence, weakened_by=(*cause.weakened_by, *weakened))
     assert cause.severity is not None

@@ -1,5 +1,5 @@
-"""What detectors and pages want to know of RPCs beside the statistics, in bounded memory: gathered from tables, over
-time, and by procedure, client, file and connection.
+"""Facts about RPCs beyond the statistics, in bounded memory: gathered from tables, over time, and by procedure, client,
+file and connection.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ _DELAYED = "connection", "latency_retransmission", "number", "call_frame"
 
 @dataclass(slots=True, eq=False)
 class Examples:
-    """How many there are of something, how much in all, and the worst of them."""
+    """How many RPCs there are of a kind, their total weight, and the worst of them."""
 
     count: int = 0
     total: int = 0
     _worst: Sequence[int] = ()
-    """Weight, negative number and frame of each, ascending, in the least memory."""
+    """Weight, negative number and frame of each, ascending, packed."""
 
     def add(self, weight: int, number: int, frame: int) -> None:
-        """An RPC and its first frame."""
+        """Add an RPC with its weight and its first frame."""
         self.count += 1
         self.total += weight
         worst = self._worst
@@ -50,7 +50,7 @@ class Examples:
             self._keep([(weight, -number, frame)])
 
     def join(self, other: Examples) -> None:
-        """Take over those of another one."""
+        """Add the RPCs of another one."""
         if not self.count:
             self._worst = other._worst
         elif len(self._worst) < 3 * MAX_EXAMPLES or [*other._worst[-3:]] > [*self._worst[:3]]:
@@ -68,7 +68,7 @@ class Examples:
 
     @property
     def rpcs(self) -> tuple[int, ...]:
-        """Numbers, the worst first."""
+        """RPC numbers, the worst first."""
         return tuple(-number for _, number, _ in reversed(self._examples))
 
     @property
@@ -77,7 +77,7 @@ class Examples:
 
 
 def examples_by(groups: Int64s, weights: Int64s, numbers: Int64s, frames: Int64s) -> Iterator[tuple[int, Examples]]:
-    """Those of each group, ascending: RPCs with their weights, numbers and first frames."""
+    """Examples by group, ascending, from RPCs with their weights, numbers and first frames."""
     order = np.lexsort((-numbers, weights, groups))
     groups, weights = groups[order], weights[order]
     rows = np.column_stack((weights, -numbers[order], frames[order])).astype(np.int64)
@@ -91,12 +91,12 @@ def examples_by(groups: Int64s, weights: Int64s, numbers: Int64s, frames: Int64s
 
 NO_CALLS: Int64s = np.empty((3, 0), np.int64)
 AT_ONCE = 100_000
-"""Nanoseconds from the reply that brings a credit back to the next call, within which that call had waited for it."""
+"""Nanoseconds from the reply that frees a credit to the next call within which that call had waited for the credit."""
 
 
 @dataclass(slots=True)
 class AtLimit:
-    """What one direction of a connection showed."""
+    """How calls in one direction of a connection were limited by credits."""
 
     calls: int = 0
     busy: int = 0
@@ -104,9 +104,9 @@ class AtLimit:
     blocked: int = 0
     """Nanoseconds with as many calls outstanding as credits allow."""
     freed: int = 0
-    """Replies that came while it was so."""
+    """Replies that came in that state."""
     refilled: int = 0
-    """Those after which the next call came at once."""
+    """Replies of these that the next call followed at once."""
     limit: int = 0
     """The lowest number of credits at which calls were blocked; 0: never."""
     max_outstanding: int = 0
@@ -115,39 +115,39 @@ class AtLimit:
 Watch = Callable[[Int64s, Int64s, Int64s], None]
 
 TOGETHER = 256
-"""RPCs that are looked at together: a look costs more than an RPC."""
+"""RPCs that are evaluated together: an evaluation costs more than an RPC."""
 
 
 def columns_of(calls: Int64s, replies: Int64s, requested: Int64s, granted: Int64s) -> Int64s:
-    """What ``CallsOutstanding`` is fed: times of RPCs in nanoseconds, and the credits that they name; -1 for none."""
+    """The input of ``CallsOutstanding``: times of RPCs (ns), and the credits in force; credits are -1 for none."""
     credits = np.where(requested > 0, np.minimum(requested, granted), granted)
     return np.stack((calls, replies, np.where(granted < 0, 0, np.maximum(credits, 1))))
 
 
 class CallsOutstanding:
-    """One direction of a connection; fed batches of RPCs with both halves.
+    """One direction of a connection; takes batches of RPCs with call and reply.
 
-    A batch is settled when the one after it has come: calls that took longer than that are left out.
+    A batch is settled when the next one has come: calls that took longer than that are left out.
     """
 
     __slots__ = ("_credits", "_fresh", "_known", "_settled", "_watch", "result")
 
     def __init__(self, watch: Watch | None = None) -> None:
-        """``watch`` is given the moments of replies, the calls outstanding just before each, and the credits then, 0
-        where these are not known."""
+        """``watch``: takes the times of replies, the calls outstanding just before each, and the credits then, 0 if
+        unknown."""
         self.result = AtLimit()
         self._watch = watch
         self._known: Int64s = NO_CALLS
-        """Times of calls and of replies, and the credits that the reply left."""
+        """Times of calls and of replies, and the credits after the reply."""
         self._fresh: Sequence[Int64s] = ()
-        """The same, not looked at yet."""
+        """Such columns that are not evaluated so far."""
         self._settled = -(1 << 62)
-        """The moment up to which all is counted."""
+        """The time up to which everything is counted."""
         self._credits = 0
-        """The latest credits then; 0: not known."""
+        """The latest credits by then; 0: unknown."""
 
     def add(self, calls: Int64s) -> None:
-        """RPCs that ended, as ``columns_of`` gives them."""
+        """Add RPCs that ended, in the columns of ``columns_of``."""
         self._fresh = (*self._fresh, calls)
         if sum([calls.shape[1] for calls in self._fresh]) >= TOGETHER:
             self._look()
@@ -159,7 +159,7 @@ class CallsOutstanding:
         self._settle(boundary)
 
     def finish(self) -> AtLimit:
-        """No more RPCs come."""
+        """Evaluate the rest: no more RPCs come."""
         self._look()
         self._settle(int(self._known[1].max(initial=self._settled)))
         return self.result
@@ -176,7 +176,7 @@ class CallsOutstanding:
         replies, credits = replies[order], credits[order]
         calls = np.sort(calls, kind="stable")
         before = np.searchsorted(calls, replies, side="right") - np.arange(len(replies))
-        """Outstanding just before each reply."""
+        """Calls outstanding just before each reply."""
         now = (replies > since) & (replies <= until)
         result.calls += int(np.count_nonzero(now))
         highest = int(before[now].max(initial=0))

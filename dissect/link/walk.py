@@ -1,7 +1,7 @@
 """Walks link, IP and UDP headers up to an RDMA packet, one kind of header at a time, in columns.
 
-A frame may be wrapped in an ERF record, or in the tunnel of a mirror port: then the walk begins again at the inner one,
-and never reaches beyond what the wrapping holds.  All fields are big-endian, except the time of an ERF record.
+If a frame is wrapped in an ERF record, or in the tunnel of a mirror port, the walk starts again at the inner frame, and
+never goes beyond what the wrapping contains.  All fields are big-endian, except the time of an ERF record.
 """
 
 from __future__ import annotations
@@ -51,22 +51,22 @@ from .numbers import (
 )
 
 SHORTEST = 16
-"""A BTH and an ICRC."""
+"""Bytes of a BTH and an ICRC."""
 
 TRUNCATED = "truncated before UDP"
-"""Key of the counts of frames whose headers were not all captured."""
+"""Key of the counts for frames whose headers are truncated in the capture."""
 FIRST_FRAGMENT, IP_FRAGMENT = "RoCEv2, first of several IP fragments", "IP fragment"
-"""Keys of the counts of fragments that are not reassembled: of all but the first, nothing says what they are of."""
+"""Keys of the counts for fragments, which are not reassembled: only the first one tells what it is part of."""
 
 
 FOUND = np.dtype(
     [
         ("row", "i8"),
         ("bth", "i8"),
-        ("end", "i8"),  # of the captured bytes
-        ("wire_end", "i8"),  # of the frame on the wire
-        ("ip_end", "i8"),  # by the header beneath UDP, or beneath the BTH
-        ("udp_length", "i8"),  # bytes from the BTH to the ICRC, and 8
+        ("end", "i8"),  # end of the captured bytes
+        ("wire_end", "i8"),  # end of the frame on the wire
+        ("ip_end", "i8"),  # end by the header below UDP, or below the BTH
+        ("udp_length", "i8"),  # bytes from the BTH up to and including the ICRC, plus 8
         ("source", "u4"),
         ("destination", "u4"),
         ("source_port", "u2"),
@@ -77,19 +77,19 @@ FOUND = np.dtype(
 )
 
 LINKED = 0xFFFF
-"""No link type: the link header is behind us."""
+"""Stands for a link type when the link header has been walked."""
 
 WALK = np.dtype(
     [
         ("row", "i8"),
-        ("at", "i8"),  # where the next header begins
+        ("at", "i8"),  # offset of the next header
         ("end", "i8"),
         ("wire_end", "i8"),
-        ("ip", "i8"),  # where the IP header begins
+        ("ip", "i8"),  # offset of the IP header
         ("ip_end", "i8"),
         ("next", "i4"),  # what the next header is: an EtherType, then an IP protocol number
-        # LINKTYPE_ of the header at ``at``, or LINKED: ``next`` is an EtherType; of UDP the lower port; of TCP 0, or
-        # what the IPv6 Fragment header would say of a fragment: bytes before it, and 1 where more follow.
+        # LINKTYPE_ of the header at ``at``; LINKED: ``next`` is an EtherType; for UDP the lower port; for TCP 0, or the
+        # word of the IPv6 Fragment header for a fragment: its offset in bytes, plus 1 if more follow.
         ("link", "u2"),
         ("version", "u1"),
     ],
@@ -98,7 +98,7 @@ WALK = np.dtype(
 
 
 def keep(walk: Rows, good: NDArray[np.bool_], skipped: Counter[str], what: Any) -> Rows:
-    """Counts the others under a name, or under the names a function gives them."""
+    """The ``good`` rows; counts the others under one name, or under the names that a function gives them."""
     if good.all():
         return walk
     others = take(walk, ~good)
@@ -115,7 +115,7 @@ def count(counter: Counter[str], what: str, many: int) -> None:
 
 
 def count_carried(counter: Counter[str], walk: Rows, sign: int = 1) -> None:
-    """Frames with TCP or UDP inside: 'TCP', 'IP fragment', 'UDP port 53'."""
+    """Count frames with TCP or UDP: 'TCP', 'IP fragment', 'UDP port 53'."""
     datagrams = walk["next"] == UDP
     fragments = ~datagrams & (walk["link"] != 0)
     for what, which in (PROTOCOLS[TCP], ~datagrams & ~fragments), (IP_FRAGMENT, fragments):
@@ -130,7 +130,7 @@ def count_all(counter: Counter[str], what: Iterable[str]) -> None:
 
 
 def u8(data: Bytes, at: Int64s, end: Int64s) -> Int64s:
-    """Bytes at offsets; 0 where the frame has ended."""
+    """Bytes at offsets; 0 beyond the end of the frame."""
     inside = at < end
     return np.where(inside, data[np.where(inside, at, 0)], 0).astype(np.int64)
 
@@ -140,15 +140,15 @@ def u16(data: Bytes, at: Int64s, end: Int64s) -> Int64s:
 
 
 def wide(data: Bytes, at: Int64s, size: int) -> NDArray[np.uint64]:
-    """Integers of two, four or eight bytes, all of which are inside the data."""
+    """Integers of two, four or eight bytes, which must lie within the data."""
     return gather(data, at, f">u{size}").astype(np.uint64)
 
 
 ERF_HEADER = 16
 """Time (8), type, flags, record length (2), loss counter or colour (2), wire length (2)."""
 ERF_EXTENSIONS = 16
-"""Extension headers that are followed."""
-ERF_CONTENTS = {  # Extensible Record Format, record types: (link type, bytes in front of the frame)
+"""Extension headers that are skipped."""
+ERF_CONTENTS = {  # Extensible Record Format, record types: (link type, bytes before the frame)
     2: (ETHERNET, 2),
     11: (ETHERNET, 2),  # with colour
     16: (ETHERNET, 2),  # with colour, of a multi-channel receiver
@@ -159,18 +159,18 @@ ERF_CONTENTS = {  # Extensible Record Format, record types: (link type, bytes in
 }
 
 MAX_LABELS = 16
-"""MPLS labels that are followed."""
+"""MPLS labels that are skipped."""
 
 ERSPAN_II = 0x88BE
 ERSPAN_III = 0x22EB
 GRE_CHECKSUM, GRE_ROUTING, GRE_KEY, GRE_SEQUENCE, GRE_VERSION = 0x8000, 0x4000, 0x2000, 0x1000, 7
 
 _INSIDE_ETHERNET = (IPV4, IPV6, ROCE_ETHERTYPE, *TAGS, *MPLS)
-"""EtherTypes by which the Ethernet frame inside a pseudowire is known: MPLS has no field for that."""
+"""EtherTypes that identify an Ethernet frame in a pseudowire: MPLS has no field for that."""
 
 
 def unwrap_erf(data: Bytes, walk: Rows, skipped: Counter[str]) -> Rows:
-    """The frame in an ERF record, without the padding behind it."""
+    """The frame in an ERF record, without the padding after it."""
     walk = keep(walk, walk["at"] + ERF_HEADER <= walk["end"], skipped, "ERF record, truncated")
     start, end = walk["at"], walk["end"]
     kind, record, wire = u8(data, start + 8, end), u16(data, start + 10, end), u16(data, start + 14, end)
@@ -179,7 +179,7 @@ def unwrap_erf(data: Bytes, walk: Rows, skipped: Counter[str]) -> Rows:
     for _ in range(ERF_EXTENSIONS):
         if not extended.any():
             break
-        # An extension's own first bit announces the next one.
+        # An extension's first bit announces the next one.
         more = extended & (u8(data, at, end) & 0x80 != 0)
         at = at + 8 * extended
         extended = more
@@ -199,7 +199,7 @@ def unwrap_erf(data: Bytes, walk: Rows, skipped: Counter[str]) -> Rows:
 
 
 def unwrap_mpls(data: Bytes, walk: Rows, skipped: Counter[str]) -> Rows:
-    """What is behind an MPLS label stack (RFC 3032): IP, or Ethernet with or without a control word (RFC 4448)."""
+    """What follows an MPLS label stack (RFC 3032): IP, or Ethernet with or without a control word (RFC 4448)."""
     at, end = walk["at"].copy(), walk["end"]
     stacked = np.ones(len(walk), bool)
     for _ in range(MAX_LABELS):
@@ -216,7 +216,7 @@ def unwrap_mpls(data: Bytes, walk: Rows, skipped: Counter[str]) -> Rows:
     ip[(first >> 4 == 6) & (payload + 40 <= left)] = IPV6
     plain = (ip == 0) & np.isin(u16(data, at + 12, end), _INSIDE_ETHERNET)
     controlled = (ip == 0) & (first >> 4 == 0) & np.isin(u16(data, at + 16, end), _INSIDE_ETHERNET)
-    # A control word without sequence numbers is zero; so is the start of no address in use.
+    # A control word without sequence numbers is zero, which no address in use begins with.
     controlled &= ~plain | (u16(data, at, end) | u16(data, at + 2, end) == 0)
     inside = walk.copy()
     inside["at"] = at + 4 * controlled
@@ -230,7 +230,7 @@ def unwrap_mpls(data: Bytes, walk: Rows, skipped: Counter[str]) -> Rows:
 
 
 def unwrap_protocols(data: Bytes, walk: Rows, skipped: Counter[str], name: Callable[[int, int], str]) -> Rows:
-    """GRE, MPLS and IP inside IP; ``name`` names the other protocols, by number and IP version."""
+    """What is in GRE, MPLS or IP inside IP; ``name`` names other protocols, by number and IP version."""
     others = ~np.isin(walk["next"], (GRE, IPV4_INSIDE, IPV6_INSIDE, MPLS_INSIDE))
     if others.any():
         rest = take(walk, others)
@@ -246,7 +246,7 @@ def unwrap_protocols(data: Bytes, walk: Rows, skipped: Counter[str], name: Calla
 
 
 def _inside(walk: Rows, at: Int64s) -> Rows:
-    """Rows that stand at ``at``, in what their IP packet holds."""
+    """Rows moved to ``at``, within their IP packet."""
     inside = walk.copy()
     inside["at"] = at
     for end in "end", "wire_end":
@@ -288,9 +288,9 @@ def _gre(data: Bytes, walk: Rows, skipped: Counter[str]) -> Rows:
 
 
 def unwrap_udp(data: Bytes, walk: Rows, port: Int64s) -> tuple[Rows, NDArray[np.bool_]]:
-    """VXLAN (RFC 7348), GENEVE (RFC 8926) and MPLS (RFC 7510) behind UDP; and which rows are none of them.
+    """What is in VXLAN (RFC 7348), GENEVE (RFC 8926) and MPLS (RFC 7510) after UDP; and which rows are none of these.
 
-    The rows stand at the UDP header; ``port`` is its destination.
+    The rows must be at the UDP header; ``port``: its destination port.
     """
     at, end = walk["at"] + 8, walk["end"]
     link, kind, size = (np.zeros(len(walk), np.int64) for _ in range(3))
@@ -318,7 +318,7 @@ def unwrap_udp(data: Bytes, walk: Rows, port: Int64s) -> tuple[Rows, NDArray[np.
 LRH_BYTES = 8
 GRH_BYTES = 40
 IBA_LOCAL, IBA_GLOBAL = 2, 3
-"""Link Next Header: a BTH, or a GRH and a BTH (IBA 7.7.5)."""
+"""Link Next Header: a BTH, or a GRH followed by a BTH (IBA 7.7.5)."""
 
 UD_SENDS = {0x64: 20, 0x65: 24}
 """Unreliable Datagram Send opcodes, without and with immediate data: bytes of BTH, DETH and ImmDt."""
@@ -327,7 +327,7 @@ IPOIB_TYPES = (IPV4, IPV6, 0x0806, 0x8035)
 
 
 def locate_rocev1(data: Bytes, walk: Rows, addresses: AddressTable, skipped: Counter[str]) -> Rows:
-    """FOUND rows of the RoCEv1 packets; the WALK rows stand at the GRH."""
+    """FOUND rows of RoCEv1 packets; the WALK rows must be at the GRH."""
     walk = _global(data, walk, skipped, "RoCEv1")
     grh = walk["at"]
     length = u16(data, grh + 4, walk["end"])
@@ -339,9 +339,9 @@ def locate_rocev1(data: Bytes, walk: Rows, addresses: AddressTable, skipped: Cou
 
 
 def locate_native(data: Bytes, walk: Rows, addresses: AddressTable, skipped: Counter[str]) -> Rows:
-    """FOUND rows of the InfiniBand transport packets; the WALK rows stand at the LRH.
+    """FOUND rows of InfiniBand transport packets; the WALK rows must be at the LRH.
 
-    Their addresses are LIDs, which name every port inside a subnet; where a GRH names two subnets, its GIDs.
+    Their addresses are LIDs, which name every port within a subnet or, if a GRH names two subnets, its GIDs.
     """
     walk = keep(walk, walk["at"] + LRH_BYTES <= walk["end"], skipped, "InfiniBand, header truncated")
     walk = keep(walk, u8(data, walk["at"], walk["end"]) & 15 == 0, skipped, "InfiniBand, malformed")
@@ -376,14 +376,14 @@ def locate_native(data: Bytes, walk: Rows, addresses: AddressTable, skipped: Cou
         across = np.flatnonzero(routed)
         grh = bth[across] - GRH_BYTES
         other = wide(data, grh + 8, 8) != wide(data, grh + 24, 8)
-        other &= data[grh + 24] != 0xFF  # multicast is inside the subnet
+        other &= data[grh + 24] != 0xFF  # multicast stays within the subnet
         across, grh = across[other], grh[other]
         located["source"][across], located["destination"][across] = _gids(data, grh, addresses)
     return located
 
 
 def _global(data: Bytes, walk: Rows, skipped: Counter[str], what: str) -> Rows:
-    """The rows with a GRH in front of a BTH."""
+    """The rows with a GRH followed by a BTH."""
     walk = keep(walk, walk["at"] + GRH_BYTES <= walk["end"], skipped, f"{what}, header truncated")
     version, following = u8(data, walk["at"], walk["end"]) >> 4, u8(data, walk["at"] + 6, walk["end"])
     return keep(walk, (version == 6) & (following == IBA_TRANSPORT), skipped, f"{what}, malformed")
@@ -395,7 +395,7 @@ def _gids(data: Bytes, grh: Int64s, addresses: AddressTable) -> tuple[NDArray[np
 
 
 def _is_ipoib(data: Bytes, bth: Int64s, end: Int64s) -> NDArray[np.bool_]:
-    """Datagrams that begin with the header of IP over InfiniBand (RFC 4391, 6)."""
+    """Which datagrams begin with the header of IP over InfiniBand (RFC 4391, 6)."""
     opcode = u8(data, bth, end)
     datagram = np.isin(opcode, list(UD_SENDS))
     datagram &= u16(data, bth + 5, end) << 8 | u8(data, bth + 7, end) > 1  # not management
@@ -418,15 +418,16 @@ def _found(walk: Rows, bth: Int64s, end: Int64s, transport: int) -> Rows:
 
 
 MAX_HEADERS = 32
-"""VLAN tags, or extension headers, that are followed; no honest frame comes near."""
+"""VLAN tags, or extension headers, that are skipped; no honest frame has nearly as many."""
 MAX_NESTED = 8
-"""Packets inside packets that are followed."""
+"""Levels of packets inside packets that are walked."""
 
 
 def walk_headers(
     batch: FrameBatch, index: Int64s, addresses: AddressTable, skipped: Counter[str], tcp: list[Rows]
 ) -> Rows:
-    """FOUND rows of the chosen frames, header by header; WALK rows of TCP, and of UDP but tunnels, go to ``tcp``."""
+    """FOUND rows of the chosen frames, header by header; WALK rows of TCP, and of UDP other than tunnels, go to
+    ``tcp``."""
     data = batch.data if len(batch.data) else np.zeros(1, np.uint8)
     rows = take(batch.rows, index)
     walk = np.zeros(len(index), WALK)
@@ -472,14 +473,14 @@ def walk_headers(
 
 
 def _parted(walk: Rows, which: NDArray[np.bool_]) -> tuple[Rows, Rows]:
-    """The others, and those."""
+    """The rows that are not in ``which``, and those that are."""
     return (take(walk, ~which), take(walk, which)) if which.any() else (walk, walk[:0])
 
 
 def _udp(
     data: Bytes, walk: Rows, addresses: AddressTable, skipped: Counter[str], inside: list[Rows], plain: list[Rows]
 ) -> Rows:
-    """RoCEv2 behind IP headers; what UDP wraps otherwise goes to ``inside``, the rest to ``plain``."""
+    """RoCEv2 after IP headers; the contents of tunnels in UDP go to ``inside``, all other UDP to ``plain``."""
     walk = keep(walk, walk["at"] + 4 <= walk["end"], skipped, TRUNCATED)
     source_port, port = u16(data, walk["at"], walk["end"]), u16(data, walk["at"] + 2, walk["end"])
     if len(others := np.flatnonzero(port != ROCE_PORT)):
@@ -488,7 +489,7 @@ def _udp(
             inside.append(tunnelled)
         others = others[bare]
         datagrams = take(walk, others)
-        # The lower port is the service's, whichever way the packet goes.
+        # The lower port is the service's, in both directions.
         datagrams["link"] = np.where(source_port == ROCE_PORT, port, np.minimum(source_port, port))[others]
         if len(datagrams):
             plain.append(datagrams)
@@ -502,14 +503,14 @@ def _udp(
     located["udp_length"] = u16(data, walk["at"] + 4, walk["end"])
     located["source_port"] = u16(data, walk["at"], walk["end"])
     ip = walk["ip"]
-    # The traffic class straddles the first two bytes of IPv6.
+    # In IPv6 the traffic class spans the first two bytes.
     located["ecn"] = np.where(walk["version"] == 4, data[ip + 1], data[ip + 1] >> 4) & 3
     fill_addresses(data, walk, addresses, located)
     return located
 
 
 def fill_addresses(data: Bytes, walk: Rows, addresses: AddressTable, located: Rows) -> None:
-    """Columns ``source`` and ``destination`` of ``located``, from the IP headers of WALK rows."""
+    """Fill in ``source`` and ``destination`` of ``located`` from the IP headers of WALK rows."""
     ip = walk["ip"]
     four = walk["version"] == 4
     if four.any():
@@ -523,7 +524,7 @@ def fill_addresses(data: Bytes, walk: Rows, addresses: AddressTable, located: Ro
 
 
 def _link_layer(data: Bytes, walk: Rows, skipped: Counter[str]) -> Rows:
-    """Leaves ``next`` the EtherType behind all tags, and ``at`` behind the link header."""
+    """Skip link header and tags: sets ``next`` to the EtherType, and ``at`` after them."""
     known = np.isin(walk["link"], (ETHERNET, *COOKED, *RAW_IP, LINKED))
     walk = keep(walk, known, skipped, lambda other: map(_link_type, other["link"].tolist()))
 
@@ -570,7 +571,7 @@ def _keep_ip(walk: Rows, skipped: Counter[str]) -> Rows:
 
 
 def _network_layer(data: Bytes, walk: Rows, skipped: Counter[str], tcp: list[Rows]) -> Rows:
-    """Leaves ``next`` the IP protocol number, and ``at`` behind the IPv4 header or the fixed IPv6 one."""
+    """Skip the IPv4 header or the fixed IPv6 one: sets ``next`` to the IP protocol number, and ``at`` after it."""
     first = u8(data, walk["at"], walk["end"])
     seen = walk["at"] < walk["end"]
     version = np.where(walk["next"] == IPV4, 4, 6)
@@ -601,7 +602,7 @@ def _network_layer(data: Bytes, walk: Rows, skipped: Counter[str], tcp: list[Row
 
 
 def _fragments(data: Bytes, walk: Rows, packed: Int64s, skipped: Counter[str], tcp: list[Rows]) -> None:
-    """Rows that stand behind the IP headers of fragments; those of TCP go to ``tcp``, with ``packed`` in ``link``."""
+    """Take fragments, with ``at`` after their IP headers; those of TCP go to ``tcp``, with ``packed`` in ``link``."""
     walk["link"] = packed
     walk, segments = _parted(walk, walk["next"] == TCP)
     if len(segments):
