@@ -230,7 +230,7 @@ def unplaced_gaps(connection: Connection, *senders: int) -> str:
 
 
 def gaps_seen(connection: Connection, sender: int, first: int, last: int) -> Sequence[Gap]:
-    """What of an end's packets is missing, as seen behind frame ``first`` and not behind ``last``."""
+    """The gaps in an end's packets that frames after ``first`` show, up to ``last``."""
     gaps = connection.gaps[sender]
     begin = bisect_right(gaps, first, key=_LAST_FRAME)
     if begin == len(gaps) or gaps[begin].frame > last:
@@ -239,15 +239,15 @@ def gaps_seen(connection: Connection, sender: int, first: int, last: int) -> Seq
 
 
 def gaps_between(connection: Connection, sender: int, first: int, last: int) -> str:
-    """Why not all is known of what an end sent between two frames; '' where it is.
+    """Why not everything that an end sent between two frames is known; '' if it is.
 
-    What that would tell is open at these places alone, while any packet that is missing may excuse a violation.
+    This concerns only those places, while any missing packet may excuse a violation.
     """
     return "packets before it are not in the capture" if gaps_seen(connection, sender, first, last) else ""
 
 
 def gaps_within(connection: Connection, sender: int, first: int, last: int) -> str:
-    """The same as ``gaps``, where packets that are missing matter only between two frames."""
+    """As ``gaps``, but missing packets only count between two frames."""
     if gaps_forgotten(connection, sender):
         return gaps(connection, sender)
     return gaps_between(connection, sender, first, last) or unplaced_gaps(connection, sender)
@@ -256,7 +256,7 @@ def gaps_within(connection: Connection, sender: int, first: int, last: int) -> s
 def precedes(connection: Connection, first: Operation, second: Operation) -> bool:
     """Whether one end certainly issued ``first`` before ``second``.
 
-    PSNs say so, or the places in the TCP stream, whatever the order of the capture.
+    By PSNs, or by positions in the TCP stream, whatever the order of the capture.
     """
     if connection.of_tcp:
         return first.position < second.position
@@ -264,7 +264,7 @@ def precedes(connection: Connection, first: Operation, second: Operation) -> boo
 
 
 def beheaded(connection: Connection, sender: int) -> str:
-    """Why the first packets of this end may be missing unnoticed; '' where it is known which ones they must be."""
+    """Why the first packets of this end may be missing unnoticed; '' if it is known which they must be."""
     known = connection.of_tcp or connection.endpoints[1 - sender].start_psn is not None
     return "" if known and connection.start_known else "the capture may begin behind the first packets of the other end"
 
@@ -279,7 +279,7 @@ class Level(StrEnum):
 
 
 LEVELS = tuple(Level)
-"""Strongest first."""
+"""The strongest first."""
 
 ROLES = ("requester", "responder", "either")
 
@@ -289,13 +289,13 @@ DOCUMENTS = {
     "V2": "draft-cel-nfsv4-rpcrdma-version-two-01",
     "XC": "draft-dnoveck-nfsv4-rpcrdma-xcharext-02",
 }
-"""The drafts, by the first part of a rule's id."""
+"""The drafts by the first part of a rule's id."""
 
 UNCHECKED = ("RFC 8166", "RFC 8167")
-"""RFCs whose section numbers are the drafts', counted on; RFC 8797's were looked up."""
+"""RFCs whose section numbers were inferred from the drafts'; those of RFC 8797 were looked up."""
 
 SHORT = {"V1": "rfc5666bis-04", "PD": "cm-pvt-data-08", "V2": "version-two-01", "XC": "xcharext-02"}
-"""The drafts in a word."""
+"""Short names of the drafts."""
 
 Judge = Callable[[Any], Judgement | None]
 Function = TypeVar("Function", bound=Judge)
@@ -303,28 +303,28 @@ Function = TypeVar("Function", bound=Judge)
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A requirement.  ``judge`` looks at one noun and gives a Judgement, or None where there is nothing to judge."""
+    """A requirement.  ``judge`` looks at one noun and returns a Judgement, or None if there is nothing to judge."""
 
     id: str
     title: str
     level: Level
     section: str
-    """Of the draft."""
+    """Section of the draft."""
     final: str
-    """Document and section of the final RFC; '' where the draft did not become one."""
+    """Document and section of the final RFC; '' if the draft did not become one."""
     role: str
     """The end that is judged: 'requester', 'responder' or 'either'."""
     subject: type[Subject]
     """The noun that ``judge`` takes."""
     judge: Judge
     needs: int
-    """What the noun must have, in the bits of ``shape``; of others ``judge`` would say nothing."""
+    """Traits that the noun must have, as bits; ``judge`` would say nothing of others."""
     backward: bool | None
     """Judges only backward (True) or only forward (False) messages; None: both."""
     unjudgeable: str
-    """Why no capture can show it; '' where one can."""
+    """Why no capture can show it; '' if one can."""
     plugin: str = ""
-    """What brought it; '': rdmascope."""
+    """The plug-in that it comes from; '': rdmascope."""
 
     def __reduce__(self) -> tuple[Callable[[str], Rule], tuple[str]]:
         return _registered, (self.id,)
@@ -335,7 +335,7 @@ class Rule:
 
     @property
     def cited(self) -> str:
-        """Where the requirement stands: in the draft, and in the RFC where one came of it."""
+        """Where the requirement is stated: in the draft, and in the RFC if there is one."""
         draft = SHORT.get(self.id.partition("-")[0], "")
         if not draft:
             return f"{self.final}, {self.section}" if self.section else self.final
@@ -346,7 +346,7 @@ class Rule:
 
     @property
     def sources(self) -> str:
-        """All places where it stands."""
+        """All places where it is stated."""
         if self.document == self.final:
             return self.cited
         source = f"{self.document}, section {self.section}"
@@ -356,13 +356,13 @@ class Rule:
         return f"{source}; {self.final}" + (" (section number not checked against the RFC's text)" if unchecked else "")
 
     def applies(self, backward: bool, shape: int) -> bool:
-        """Whether it is about a message of this direction.  In version 2 backward calls may have chunks, too."""
+        """Whether it is about messages of this direction.  In version 2 backward calls may have chunks, too."""
         if backward and self.backward is False:
             return bool(self.needs & CHUNK_LISTS and shape & SECOND)
         return self.backward in (None, backward)
 
     def judges(self, end: int) -> bool:
-        """Whether it is about that end of a connection, 0 for the client."""
+        """Whether it is about this end of a connection, 0 for the client."""
         if self.unjudgeable or self.role == "either" or self.backward is None:
             return not self.unjudgeable
         return end == ((self.role == "requester") == self.backward)
@@ -383,7 +383,7 @@ _RULES: dict[str, Rule] = {}
 
 
 def _registered(id: str) -> Rule:
-    """What a rule is to another process: ``judge`` is not sent."""
+    """The rule with this id; pickling sends only the id, as another process has its own ``judge``."""
     return _RULES.get(id) or all_rules()[id]
 
 
@@ -401,7 +401,7 @@ def rule(
     unjudgeable: str = "",
     when: Judge | None = None,
 ) -> Callable[[Function], Function]:
-    """Register the function below as the judge of a rule; ``when``: it judges nouns of which this says PASSED."""
+    """Register the decorated function as judge of a rule; it only judges nouns for which ``when`` returns PASSED."""
 
     def register(judge: Function) -> Function:
         if id in _RULES and inspect.unwrap(_RULES[id].judge).__code__ != judge.__code__:
@@ -428,7 +428,7 @@ def rule(
 
 
 def _judging(judge: Judge, when: Judge | None) -> Judge:
-    """``judge`` of what ``when`` passes; of all else what ``when`` says."""
+    """A judge that returns what ``when`` says unless that is PASSED."""
     if when is None:
         return judge
 

@@ -18,8 +18,8 @@ from ..rpcrdma.rpc_table import DUPLICATE, RpcTable
 from .rpc_facts import CallsOutstanding, columns_of
 
 MAX_BREAKDOWN_GROUPS = 512
-"""Of a kind that are counted one by one; where there are more, those with the fewest RPCs are counted together, until
-half as many are left."""
+"""Groups of a kind that are counted individually; beyond that, those with the fewest RPCs are merged until half as many
+are left."""
 MAX_SESSIONS = 4096
 """NFSv4.1 sessions whose slots are followed."""
 OTHERS = 0
@@ -27,11 +27,11 @@ _SLOTS = frozenset(("session", "slot"))
 
 Key = TypeVar("Key", bound=Hashable)
 FileKey = tuple[NamedFile | None, bytes | None] | str
-"""A file, or a name in a directory; of saved tables the path."""
+"""A file, or a name in a directory; the path if it comes from saved tables."""
 
 
 class ConnectionKey(NamedTuple):
-    """A connection, as it is known while it is open."""
+    """What identifies a connection while it is open."""
 
     number: int
     client: str
@@ -40,15 +40,15 @@ class ConnectionKey(NamedTuple):
 
 
 class Groups(Generic[Key]):
-    """The cells of one kind of group; group OTHERS has those that were too many.
+    """The cells of one kind of group; group OTHERS has the merged ones.
 
-    Within a batch there may be more."""
+    Within a batch there may be more than the limit."""
 
     def __init__(self, max_groups: int = MAX_BREAKDOWN_GROUPS) -> None:
         self.cells = TimeCells()
         self.codes: dict[Key, int] = {}
         self.merged = 0
-        """Groups that were counted together."""
+        """Number of groups that were merged."""
         self._max_groups = max_groups
         self._next = 1
 
@@ -61,7 +61,7 @@ class Groups(Generic[Key]):
         return code
 
     def merge_smallest(self) -> None:
-        """Where there are too many, so that the half of as many as there may be is left."""
+        """If there are too many groups, merge the smallest until half of the limit is left."""
         if len(self.codes) <= self._max_groups:
             return
         cells = self.cells.rows
@@ -73,36 +73,36 @@ class Groups(Generic[Key]):
 
 
 class Breakdown:
-    """Fed tables of RPCs as they end."""
+    """Takes tables of RPCs as they end."""
 
     def __init__(self, learner: PathLearner) -> None:
         self.total = TimeCells(1024, 1 << 17)
-        """Of all RPCs; they have one group, 1."""
+        """All RPCs, as one group, 1."""
         self.procedures: Groups[ProcedureKey] = Groups()
         self.clients: Groups[str] = Groups()
         self.files: Groups[FileKey | None] = Groups()
         """None: calls that name no file."""
         self.connections: Groups[ConnectionKey] = Groups()
         self.outstanding: Peaks | None = None
-        """Calls outstanding on one connection, and the credits that allow them; None before the first RPC."""
+        """Peaks of calls outstanding on one connection, with the credits in force; None before the first RPC."""
         self.slots: Peaks | None = None
-        """Requests outstanding in one NFSv4.1 session, each of which takes a slot, and the slots that its server allows
-        it."""
+        """Peaks of requests outstanding in one NFSv4.1 session, each of which takes a slot, with the slots that the
+        server allows."""
         self.highest_slot: int | None = None
-        """The highest number of a slot that was used."""
+        """The highest slot number used."""
         self._learner = learner
         self._latest: dict[FileKey | None, CalledFile] = {}
         self._sessions: dict[tuple[bytes, int], CallsOutstanding] = {}
 
     def watch(self, replies: Int64s, outstanding: Int64s, credits: Int64s) -> None:
-        """Calls outstanding before each reply of one connection: a ``Watch`` for ``RpcFacts``."""
+        """Take the calls outstanding before each reply of one connection: a ``Watch`` for ``RpcFacts``."""
         if self.outstanding is None and len(replies):
             self.outstanding = Peaks(self.total.start or int(replies.min()))
         if self.outstanding is not None and len(replies):
             self.outstanding.add(replies, outstanding, credits)
 
     def add_table(self, table: RpcTable, chosen: NDArray[np.bool_] | None = None) -> None:
-        """Take the RPCs of a batch; ``chosen``: of them only those, though all of them tell of paths."""
+        """Take the RPCs of a batch; ``chosen``: which of them count, though all are used to learn paths."""
         if not len(table):
             return
         fields, called = self._learner.learn(table, _SLOTS)
@@ -142,13 +142,13 @@ class Breakdown:
         self._add_slots(table, rows, which, fields.columns["session"][which], fields.columns["slot"][which])
 
     def finish(self) -> None:
-        """No more RPC comes; to be called after ``RpcFacts.at_limit`` has ended its count."""
+        """End the count: no more RPCs come.  To be called after ``RpcFacts.at_limit``."""
         for session in self._sessions.values():
             session.finish()
         self._sessions.clear()
 
     def path(self, key: FileKey) -> str:
-        """As far as it is known."""
+        """The path of a file, as far as known."""
         if isinstance(key, str):
             return key
         called = self._latest.get(key)
@@ -171,7 +171,7 @@ class Breakdown:
 
     def _files(self, called: PathedRows, rows: Int64s) -> Int64s:
         kinds, which = coded(called.alike()[rows])
-        # The last row of each: a path is that of the latest call.
+        # Take the last row of each, as its path is that of the latest call.
         last = np.zeros(len(kinds), np.int64)
         last[which] = rows
         codes = []
@@ -194,7 +194,7 @@ class Breakdown:
         sessions: NDArray[np.object_],
         slots: NDArray[np.object_],
     ) -> None:
-        """``which``: places of ``rows`` in the table."""
+        """``which``: indices of ``rows`` in the table."""
         there = np.array([slot is not None for slot in slots.tolist()], np.bool_)
         there &= (rows["call_frame"] > 0) & (rows["reply_frame"] > 0)
         if not there.any():

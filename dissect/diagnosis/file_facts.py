@@ -1,4 +1,4 @@
-"""What detectors want to know of files: gathered from tables of RPCs."""
+"""Facts about files for detectors, gathered from tables of RPCs."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ..rpcrdma.rpc_table import RpcTable
 from .rpc_facts import Examples, examples_by
 
 MAX_EARLIER = 2
-"""Names that a file had before, of those that are listed."""
+"""Earlier names of a file that are listed."""
 MAX_SIZES = 4096
-"""Sizes counted one by one."""
+"""Sizes that are counted individually."""
 
 
 @dataclass(slots=True, eq=False)
@@ -27,16 +27,16 @@ class Transfers:
     """READs or WRITEs of all files."""
 
     sizes: Counter[int] = field(default_factory=Counter)
-    """Bytes that were transferred -> how often."""
+    """By number of bytes transferred: how often."""
     sequential: Counter[int] = field(default_factory=Counter)
-    """The same of those that begin where the one before in the same file ended."""
+    """The same for transfers that begin where the previous one in the file ended."""
     last_end: dict[int, int] = field(default_factory=dict)
-    """By file."""
+    """By file number: the offset after the last transfer."""
     examples: Examples = field(default_factory=Examples)
-    """Weighed by latency, in nanoseconds."""
+    """Weighted by latency in nanoseconds."""
 
     def add(self, moved: Iterable[Moved]) -> None:
-        """Count them; of their RPCs there are ``examples``."""
+        """Count transfers; their RPCs are added to ``examples`` elsewhere."""
         for _, _, file, offset, count, *_ in moved:
             size = count if count in self.sizes or len(self.sizes) < MAX_SIZES else 0
             self.sizes[size] += 1
@@ -46,28 +46,28 @@ class Transfers:
 
 
 class FileFacts:
-    """Fed tables of RPCs as they end."""
+    """Takes tables of RPCs as they end."""
 
     def __init__(self) -> None:
         self.table = FileTable()
         self.used: FileUses | None = None
         """What the RPCs of the last batch did with which files."""
         self.costs: dict[int, Examples] = {}
-        """By the file's number: RPCs on it, weighed by their latency in nanoseconds."""
+        """By file number: RPCs on the file, weighted by latency in nanoseconds."""
         self.files: dict[int, File] = {}
         self.reads = Transfers()
         self.writes = Transfers()
         self.synchronous: dict[int, Examples] = {}
-        """WRITEs that were on stable storage when the reply was sent, by their bytes; weighed by latency."""
+        """By number of bytes: WRITEs on stable storage when the reply was sent, weighted by latency."""
         self.clients: dict[int, set[str]] = {}
-        """By the file's number: addresses of those that used it."""
+        """By file number: addresses of the clients that used it."""
 
     def add_table(self, table: RpcTable) -> None:
         """Take the RPCs of a batch."""
         self.take(table, self.table.add_table(table))
 
     def take(self, table: RpcTable, used: FileUses) -> None:
-        """The same, of what they did with files."""
+        """Take a batch of RPCs, with what they did with files."""
         self.used = used._replace(source=None)
         done = used.operations
         stored = (done["stable"] > UNSTABLE) & done["succeeded"] & (done["count"] > 0)
@@ -93,13 +93,13 @@ class FileFacts:
         for kind, transfers in ((READ, self.reads), (WRITE, self.writes)):
             moved = [one for one in used.moved if one[1] == kind and one[4]]
             transfers.add(moved)
-            # Several in one compound share its latency.
+            # Several transfers in one COMPOUND share its latency.
             rows = np.array([row for row, _ in groupby(moved, itemgetter(0))], np.int64)
             for _, examples in examples_by(np.zeros_like(rows), *(column[rows] for column in columns)):
                 transfers.examples.join(examples)
 
     def path(self, number: int) -> str:
-        """The path of a file: its latest name with those that it had before, or its handle's hash."""
+        """The path of a file: its latest name with earlier ones, or its handle's hash."""
         file = self.files[number]
         paths = self.table.paths(file)
         earlier = self.table.earlier_names(file)

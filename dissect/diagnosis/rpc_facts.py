@@ -217,7 +217,7 @@ class CallsOutstanding:
 
 
 def _latest(credits: Int64s) -> NDArray[np.int64]:
-    """Each credit value as it stays until the next."""
+    """Each credit value repeated until the next one."""
     places = np.maximum.accumulate(np.where(credits > 0, np.arange(len(credits)), 0))
     return credits[places]
 
@@ -228,22 +228,22 @@ def _spent(calls: Int64s, replies: Int64s, since: int, until: int) -> int:
     ends = np.clip(replies, since, until)
     if not len(begins):
         return 0
-    # A pause is where all that was called before is answered; the n-th reply then comes before the n+1-th call.
+    # There is a pause if all earlier calls are answered: the n-th reply comes before the n+1-th call.
     pauses = np.maximum(0, begins[1:] - ends[:-1]).sum()
     return int(ends[-1] - begins[0] - pauses)
 
 
 BINS = 64
 MEASURES = ("calls", "latency", "reads", "server", "writes")
-"""What is summed: RPCs with a latency, and nanoseconds."""
+"""What is summed up: number of RPCs with a latency, and nanoseconds."""
 MAX_GROUPS = 2048
-"""Connections and procedures counted one by one."""
+"""Groups of connection and procedure that are counted individually."""
 CALLS_TOGETHER = 1 << 16
-"""RPCs of all connections that wait to be looked at by connection: most have few of them."""
+"""RPCs of all connections that wait to be sorted by connection: most connections have few."""
 MAX_UNANSWERED = 1000
 MAX_RECALLS = 1000
 HUNG = 1_000_000_000
-"""Nanoseconds from which on it is worth some time what a call names that is outstanding."""
+"""Nanoseconds from which on an outstanding call is worth decoding its names."""
 
 
 class Unanswered(NamedTuple):
@@ -256,14 +256,14 @@ class Unanswered(NamedTuple):
     time: int
     """Nanoseconds, last packet of the call."""
     unread: bool
-    """It offers Read chunks of which nothing was read."""
+    """It offers Read chunks, and nothing of them was read."""
     waiting: int
-    """Nanoseconds for which it is outstanding; -1 where a reply may be missing from the capture."""
+    """Nanoseconds for which it has been outstanding; -1 if the capture may lack its reply."""
     backward: bool
     delayed: int
-    """Nanoseconds of them that it waited for retransmissions."""
+    """Nanoseconds of ``waiting`` that it waited for retransmissions."""
     named: str
-    """The name in a directory that the call itself has, '…/w3'; '' where it has none, or does not hang."""
+    """The name in a directory that the call itself has, '…/w3'; '' if it has none, or does not hang."""
 
 
 @dataclass(slots=True)
@@ -274,24 +274,24 @@ class Recall:
     connection: int
     frame: int
     begin: int
-    """Nanoseconds; of the call."""
+    """Nanoseconds; time of the call."""
     delegation: bytes | None
-    """``other`` of its stateid; None where the call's bytes are not there."""
+    """``other`` of its stateid; None if the call's bytes are missing."""
     returned: int = 0
-    """Nanoseconds: of the call that returned it, or, where ``delegation`` is not known, the next one; 0: never."""
+    """Nanoseconds; time of the call that returned it or, if ``delegation`` is unknown, of the next one; 0: never."""
 
 
 @dataclass(slots=True, eq=False)
 class Larger:
-    """Calls or replies that took a chunk, and would have fit inline with twice the threshold."""
+    """Calls or replies that took a chunk, but would have fit inline at twice the threshold."""
 
     examples: Examples = field(default_factory=Examples)
-    """Weighed by the nanoseconds of their RDMA Reads or Writes."""
+    """Weighted by the nanoseconds of their RDMA Reads or Writes."""
     threshold: int = 0
 
 
 class Sums(NamedTuple):
-    """``MEASURES`` for each of ``BINS`` intervals of time."""
+    """``MEASURES`` in each of ``BINS`` intervals of time."""
 
     calls: NDArray[np.float64]
     latency: NDArray[np.float64]
@@ -301,42 +301,42 @@ class Sums(NamedTuple):
 
 
 class RpcFacts:
-    """Fed tables of RPCs as they end."""
+    """Takes tables of RPCs as they end."""
 
     def __init__(self) -> None:
         self.delays: dict[int, Examples] = defaultdict(Examples)
-        """By connection, 0 for many evicted ones: answered RPCs that waited for a retransmission, and nanoseconds."""
+        """By connection, 0 for evicted ones: answered RPCs that waited for a retransmission, weighted by that (ns)."""
         self.unanswered: list[Unanswered] = []
         self.unanswered_count = 0
         self.errors: dict[str, dict[ProcedureKey, Examples]] = defaultdict(lambda: defaultdict(Examples))
-        """By status: RPCs that failed, weighed by their latency in nanoseconds."""
+        """By status and procedure: RPCs that failed, weighted by their latency in nanoseconds."""
         self.error_times: dict[str, tuple[int, int]] = {}
-        """By status: the first and the last moment, in nanoseconds."""
+        """By status: the first and the last time, ns."""
         self.recalls: list[Recall] = []
         self._recalled: dict[tuple[str, bytes | None], list[Recall]] = {}
-        """By client and delegation: those that were not returned yet."""
+        """By client and delegation: recalls of delegations not returned so far."""
         self._reader: FieldReader | None = None
         self.chunked = 0
-        """Messages of which something came through a chunk."""
+        """Number of messages with data in a chunk."""
         self.larger: dict[tuple[int, int], Larger] = defaultdict(Larger)
-        """By connection, 0 for many evicted ones, and sender."""
+        """By connection, 0 for evicted ones, and sender."""
         self.start = 0
-        """Nanoseconds: where the first bin begins."""
+        """Start of the first bin, ns."""
         self.width = 1_000_000
-        """Of a bin, in nanoseconds."""
+        """Width of a bin, ns."""
         self._groups: dict[tuple[int, ProcedureKey], int] = {}
         self._known: dict[ProcedureKey, dict[int, int]] = {}
-        """The same by procedure and connection, without those that stand for others."""
+        """``_groups`` by procedure and connection, without the groups that stand for others."""
         self._others: dict[bool, int] = {}
-        """Of these the index, by whether the calls are backward."""
+        """Index of the group that stands for others, by whether the calls are backward."""
         self._sums = [np.zeros((MAX_GROUPS + 2, BINS)) for _ in MEASURES]
-        """Those of others, both ways, included; memory is taken only where something is counted."""
+        """Includes the groups of others, in both directions; memory is used only where something is counted."""
         self.watch: Watch | None = None
-        """Is given the calls outstanding on any connection, over time: as that of ``CallsOutstanding``."""
+        """Takes the calls outstanding on all connections over time, as in ``CallsOutstanding``."""
         self._outstanding: dict[int, CallsOutstanding] = {}
-        """By place: connection number, and in the lowest bit the caller."""
+        """By connection number << 1 | caller."""
         self._calls: list[tuple[Int64s, Int64s]] = []
-        """Places and columns of RPCs that are not in ``_outstanding`` yet."""
+        """Such keys, and columns of RPCs, that are not in ``_outstanding`` so far."""
         self._calls_waiting = 0
         self._at_limit: dict[int, AtLimit] = {}
 
@@ -352,18 +352,18 @@ class RpcFacts:
     # What detectors ask for
 
     def groups(self) -> dict[tuple[int, ProcedureKey], Sums]:
-        """By connection and procedure; connection 0 is all that were too many to be counted one by one."""
+        """By connection and procedure; connection 0 stands for all that were too many to count individually."""
         return {key: Sums(*(sums[index] for sums in self._sums)) for key, index in self._groups.items()}
 
     def totals(self) -> dict[tuple[int, ProcedureKey], tuple[float, float]]:
-        """RPCs with a latency, and nanoseconds, by the same."""
+        """By connection and procedure: number of RPCs with a latency, and nanoseconds."""
         calls, latency = (sums[: len(self._groups)].sum(axis=1).tolist() for sums in self._sums[:2])
         return dict(zip(self._groups, zip(calls, latency, strict=True), strict=True))
 
     def at_limit(self, least: int = 0) -> dict[tuple[int, bool], AtLimit]:
         """By connection and whether the calls are backward.  Ends the count.
 
-        ``least``: directions with fewer RPCs are left out, unless ``watch`` is given.
+        ``least``: directions with fewer RPCs are left out, unless ``watch`` is set.
         """
         for direction, calls in self._calls_by_place(0 if self.watch else least):
             outstanding = self._outstanding.pop(direction, None) or CallsOutstanding(self.watch)
@@ -375,7 +375,7 @@ class RpcFacts:
     # RPCs
 
     def _add_rows(self, table: RpcTable, places: Int64s) -> None:
-        """``places``: of those that count."""
+        """``places``: indices of the RPCs that count."""
         names = table.names
         rows = table.rows if len(places) == len(table.rows) else take(table.rows, places)
         kinds = len(names.procedures)
@@ -394,7 +394,7 @@ class RpcFacts:
         answered = rows["latency"] >= 0
         if not some(answered):
             return
-        # To copy the rows of these takes longer than to copy the few columns that are looked at.
+        # Copying the few columns needed is faster than copying these rows.
         self._count(index[answered], *(rows[name][answered] for name in _TIMES))
         delayed = answered & (rows["latency_retransmission"] > 0)
         for number, *example in zip(*(rows[name][delayed].tolist() for name in _DELAYED), strict=True):
@@ -482,7 +482,7 @@ class RpcFacts:
 
     def _fields(self, rpc: Rpc) -> FlatFields:
         if self._reader is None:
-            # Few captures have a recall or a call that hangs; what reads it takes long to load.
+            # Few captures have a recall or a hanging call, and the module takes long to load.
             from ..rpcrdma.rpc_fields import FieldReader
 
             self._reader = FieldReader()
@@ -505,7 +505,7 @@ class RpcFacts:
         self.error_times[status] = min(first, known[0]), max(last, known[1])
 
     def _note_chunks(self, table: RpcTable, rows: Rows, places: Int64s, answered: NDArray[np.bool_]) -> None:
-        """Messages that took chunks, and would have fit inline with a larger threshold."""
+        """Note messages that took chunks, but would have fit inline at a larger threshold."""
         chunked = rows["read_bytes"] + rows["write_bytes"] + rows["reply_chunk_bytes"] > 0
         there = (answered & chunked).nonzero()[0]
         if not len(there):

@@ -1,6 +1,6 @@
-"""An Analyzer that is fed events of a trace in place of frames, in the order of time, and gives Rpcs as they end.
+"""An Analyzer that takes the events of a trace, in the order of time, instead of frames, and gives Rpcs as they end.
 
-One dictionary look-up for an event finds who takes it and which of its fields; state is that of the hosts: tasks,
+One dictionary look-up finds which method takes an event, and which of its fields.  State is that of the hosts: tasks,
 completion queues, threads.
 """
 
@@ -68,7 +68,7 @@ CLIENT: dict[str, tuple[str, tuple[str, ...]]] = {
     "rpc_task_end": ("task_end", (*_TASK, "status")),
     "rpc_stats_latency": ("latency", (*_TASK, *_CALL, "execute")),
 }
-"""Event: method of ClientSide that takes it, and the fields that it is given."""
+"""Event: the method of ClientSide that takes it, and the fields it gets."""
 
 SERVER: dict[str, tuple[str, tuple[str, ...]]] = {
     "svcrdma_wc_recv": ("receive", ("received", *_QUEUE)),
@@ -106,14 +106,14 @@ SERVER: dict[str, tuple[str, tuple[str, ...]]] = {
     "svcrdma_wc_send_err": ("send_failed", (*_QUEUE, "status")),
     "svcrdma_wc_send_flush": ("send_failed", (*_QUEUE, "status")),
 }
-"""The same of ServerSide."""
+"""Event: the method of ServerSide that takes it, and the fields it gets."""
 
 OWN: dict[str, tuple[str, tuple[str, ...]]] = {
     "cm_event_handler": ("_manage", ("srcaddr", "dstaddr", "event")),
     "cm_disconnect": ("_disconnect", ("srcaddr", "dstaddr")),
     "xprtrdma_inline_thresh": ("_negotiated", ("srcaddr", "dstaddr", "inline_send", "inline_recv")),
 }
-"""The same of TraceMachine."""
+"""Event: the method of TraceMachine that takes it, and the fields it gets."""
 
 CONNECT_REQUEST, ESTABLISHED, DISCONNECTED = 4, 9, 10
 """Events of the connection manager (include/rdma/rdma_cm.h)."""
@@ -129,11 +129,11 @@ LACKING = {
     "svcrdma_decode_rseg": 4,
     "svcrdma_decode_wseg": 3,
 }
-"""Events of which some kernels do not tell so many of the first fields; any that lacks another is passed over."""
+"""Events of which some kernels lack so many of the first fields; an event that lacks others is skipped."""
 LATEST = 1 << 62
-"""Nanoseconds; what is later is damage."""
+"""Nanoseconds; a later time is damage."""
 MAX_OPEN = 1 << 16
-"""Calls that either side remembers; of more, events were lost that ended them."""
+"""Calls that either side keeps; with more, events that ended them must have been lost."""
 
 
 class TraceMachine:
@@ -142,7 +142,7 @@ class TraceMachine:
     def __init__(
         self, connections: list[Connection], conversations: dict[int, Conversation], troubles: list[HostTrouble]
     ) -> None:
-        """Where connections are put, conversations by their number, and troubles."""
+        """The collections to add connections, conversations (by number) and troubles to."""
         self._connections = TracedConnections(connections, conversations)
         self.log = RpcLog(self._connections.listeners, troubles)
         self.client = ClientSide(self._connections, self.log)
@@ -150,18 +150,18 @@ class TraceMachine:
         sides = (self.client, CLIENT), (self.server, SERVER), (self, OWN)
         self._handlers: dict[str, tuple[Callable[..., None], Callable[[tuple[Any, ...]], Any]]] = {}
         self._passive: set[str] = set()
-        """Addresses at which connections were asked for here."""
+        """Addresses at which this host received connection requests."""
         for side, table in sides:
             for name, (method, fields) in table.items():
                 self._handlers[name] = getattr(side, method), _chooser(name, fields)
         self._handlers[LOST] = self._lost, itemgetter(slice(0))
 
     def listen(self, listener: Callable[[Conversation], Listener | None] | None) -> None:
-        """``listener`` makes the one of a new conversation."""
+        """``listener``: makes the Listener of a new conversation."""
         self._connections.listener = listener
 
     def feed(self, events: Iterable[Event]) -> list[Rpc]:
-        """Take events, give the Rpcs that ended."""
+        """Take events; returns the Rpcs that ended."""
         handlers = self._handlers
         for number, time, name, pid, values in events:
             handler = handlers.get(name)
@@ -174,7 +174,7 @@ class TraceMachine:
         return self.log.take()
 
     def forget(self, connections: set[int]) -> list[Rpc]:
-        """These are no more looked at: give what is outstanding on them."""
+        """Forget these connections; returns what was outstanding on them."""
         for side in (self.client, self.server):
             side.forget(connections)
         for number in connections:
@@ -182,17 +182,17 @@ class TraceMachine:
         return self.log.take()
 
     def outstanding(self) -> list[Rpc]:
-        """Calls without a reply so far, of which no Rpc has ended."""
+        """Calls without a reply so far."""
         return [*self.client.outstanding(), *self.server.outstanding()]
 
     def finish(self) -> list[Rpc]:
-        """The trace is over: give the rest."""
+        """Release the rest: the trace is over."""
         self.client.finish()
         self.server.finish()
         return self.log.take()
 
     def _lost(self, number: int, time: int, pid: int) -> None:
-        """Events were lost, about any of the calls under way."""
+        """Note that events were lost, which may concern any call under way."""
         self.log.losses += 1
         self.client.forget_threads()
         self.server.forget_threads()
@@ -221,7 +221,7 @@ class TraceMachine:
 
 
 def _chooser(name: str, fields: tuple[str, ...]) -> Callable[[tuple[Any, ...]], Any]:
-    """Gives a tuple of those fields of an event's values."""
+    """A function that picks these fields of an event's values, as a tuple."""
     places = [EVENTS[name].index(field) for field in fields]
     if len(places) == 1:
         (place,) = places
@@ -233,9 +233,9 @@ _NOTHING_SENT = DirectionHealth()
 
 
 class TraceAnalyzer(Analyzer):
-    """What an Analyzer is to frames: ``frames`` counts events, and there are no packets.
+    """An Analyzer for a trace: ``frames`` counts events, and there are no packets.
 
-    Times are those of the trace's clock, which most often begins with the host.
+    Times are the trace's clock, which usually starts with the host.
     """
 
     def __init__(self, options: Options | None = None) -> None:
@@ -243,7 +243,7 @@ class TraceAnalyzer(Analyzer):
         self._traced = TraceMachine(self.connections, self._conversations, self.troubles)
 
     def feed_events(self, events: Sequence[Event]) -> RpcTable:
-        """Take events in the order of time, give the Rpcs that ended with them."""
+        """Take events in the order of time; returns the Rpcs that ended."""
         if events:
             if self.first_time is None:
                 self.first_time = self.earliest_time = events[0].time
@@ -257,7 +257,7 @@ class TraceAnalyzer(Analyzer):
         return self._ended([*ended, *(self._traced.forget(gone) if gone else ())])
 
     def tick(self, now: int) -> list[Rpc]:
-        """Nothing of a trace waits for time to pass."""
+        """Nothing in a trace waits for time to pass."""
         return []
 
     def outstanding(self) -> Iterator[Rpc]:

@@ -1,8 +1,7 @@
-"""The client's half of a trace: tasks of SunRPC, each from its begin to its latency, and what xprtrdma did for them.
+"""The client's half of a trace: tasks of SunRPC, each from its start to its latency, and what xprtrdma did for them.
 
-Events name a task, ``task:ID@CLIENT``, which is used again by later RPCs; completions name a completion queue, and
-belong to the task that the same thread tells of next.
-"""
+Events name a task, ``task:ID@CLIENT``, an ID that later RPCs reuse.  Completions name a completion queue; they belong
+to the task that the same thread names next."""
 
 from __future__ import annotations
 
@@ -37,49 +36,49 @@ from .rpcs import (
 )
 
 READ_LIST, LONG_CALL, REPLY_CHUNK = 3, 4, 6
-"""Chunk types of ``xprtrdma_marshal``; below are those of a call that goes inline."""
+"""Chunk types of ``xprtrdma_marshal``; lower ones are those of a call that goes inline."""
 NO_CLIENT = -1, 0xFFFFFFFF
-"""The RPC client of tasks that have none, as an unsigned number in text."""
+"""The RPC client of tasks without one; in text it is an unsigned number."""
 SENDING = "xprt_sending"
-"""The wait queue of tasks for which no credit is left, or before which others are sent."""
+"""The wait queue of tasks for which no credit is left, or that wait for others to be sent first."""
 
 
 @dataclass(slots=True)
 class Transport:
-    """What all calls by a connection share."""
+    """The state that all calls on a connection share."""
 
     granted: int | None = None
-    """Credits; None before its first reply."""
+    """Credits; None before the first reply."""
     used: int = 0
     failing: int | None = None
-    """Since when the call whose turn it is finds no memory registration, if it does not."""
+    """Time (ns) since which the call whose turn it is finds no memory registration; None if it does."""
     failed: int = 0
-    """Nanoseconds of that, before."""
+    """Nanoseconds of earlier times without memory registrations."""
 
     @property
     def spent(self) -> bool:
-        """No credit is left."""
+        """Whether no credit is left."""
         return self.granted is not None and self.used >= self.granted
 
     def unregistered(self, time: int) -> int:
-        """Nanoseconds, until then, in which calls could not be sent for want of memory registrations."""
+        """Nanoseconds up to ``time`` in which calls could not be sent for want of memory registrations."""
         return self.failed + (0 if self.failing is None else max(0, time - self.failing))
 
 
 _ALONE = Transport()
 MAX_NAMES = 4096
-"""Files whose names are remembered."""
+"""Files whose names are kept."""
 
 
 @dataclass(slots=True, eq=False)
 class ClientCall:
-    """A task's RPC, under way; moments in nanoseconds."""
+    """The RPC of a task that is under way; times in nanoseconds."""
 
     begin: int | None
     fields: dict[str, Any] | None
-    """What it was told to be for."""
+    """Fields of the RPC that the trace tells."""
     length: int = 0
-    """Bytes of the RPC message that is sent."""
+    """Bytes of the RPC message."""
     xid: int | None = None
     program: str = ""
     version: int | None = None
@@ -87,16 +86,16 @@ class ClientCall:
     encode: int | None = None
     encoded: int | None = None
     send: int | None = None
-    """Of the attempt that was not refused; so are chunks."""
+    """Time of the attempt that succeeded; ``chunks`` are those of that attempt as well."""
     marshalled: bool = False
     inline: tuple[int, int, int] = (0, 0, RDMA_MSG)
-    """Bytes of the transport header, and of the Payload stream in the Send; procedure."""
+    """Bytes of the transport header, bytes of the Payload stream in the Send, procedure."""
     chunks: TracedChunks = field(default_factory=TracedChunks)
     failing: int | None = None
     failed: int = 0
     waited: int = 0
     sleeping: tuple[str, str, int, int] | None = None
-    """Wait queue, what it waits for, since when, and what its transport was without registrations until then."""
+    """Wait queue, what the task waits for, since when, and how long its transport had lacked registrations by then."""
     waits: dict[str, int] = field(default_factory=dict)
     post: int | None = None
     transmit: int | None = None
@@ -110,46 +109,46 @@ class ClientCall:
     error: str | None = None
     rpc: KnownRpc | None = None
     transport: Transport | None = None
-    """Of which it uses a credit."""
+    """The transport whose credit it uses."""
     losses: int = 0
     """``RpcLog.losses`` when it began."""
 
 
 class ClientSide:
-    """Makes RPCs of the events of a client."""
+    """Makes RPCs from the events of a client."""
 
     def __init__(self, connections: TracedConnections, log: RpcLog) -> None:
         self._connections, self._log = connections, log
         self._calls: dict[tuple[int, int], ClientCall] = {}
         self._peers: dict[int, tuple[str, int | None]] = {}
-        """Of RPC clients."""
+        """By RPC client: address and port of the server."""
         self._queues: dict[int, Conversation] = {}
-        """By the completion queue of their Sends."""
+        """By completion queue of the connection's Sends."""
         self._transports: dict[int, Transport] = {}
-        """By connection."""
+        """By connection number."""
         self._last: dict[int, Transport] = {}
-        """By RPC client: by which it sent last."""
+        """By RPC client: the transport on which it last sent."""
         self._sockets: dict[int, Conversation] = {}
-        """By RPC client."""
+        """By RPC client: its conversation on a socket."""
         self._receiving: dict[int, Conversation] = {}
-        """By the completion queue of their receives."""
+        """By completion queue of the connection's receives."""
         self._sending: dict[int, ClientCall] = {}
-        """By thread, the latest."""
+        """By thread: the call that it last sent."""
         self._received: dict[int, Received] = {}
-        """By thread, the latest."""
+        """By thread: the latest receive completion."""
         self._answered: dict[int, ClientCall] = {}
-        """By thread: whose reply it handles."""
+        """By thread: the call whose reply it handles."""
         self._initiated: dict[int, dict[str, Any]] = {}
-        """By thread: what the next task that it begins is for."""
+        """By thread: file and range for the next task that it starts."""
         self._names: dict[bytes, tuple[bytes, bytes]] = {}
-        """By file handle: the directory in which it was opened, and its name there, of the last files."""
+        """By file handle: the directory in which the file was opened, and its name there; the latest files."""
         self._registering: dict[int, ClientCall] = {}
-        """By memory registration: the call that revokes it."""
+        """By memory registration: the call that invalidates it."""
         self._shows_credits = False
-        """Whether it is told when a call by RDMA may be sent: older kernels do not."""
+        """Whether the trace tells when a call on RDMA may be sent; older kernels do not."""
 
     def finish(self) -> None:
-        """The trace is over."""
+        """End everything: the trace is over."""
         for call in self._calls.values():
             self._close(call, None)
         self._calls.clear()
@@ -157,7 +156,7 @@ class ClientSide:
             self._unanswered(rpc)
 
     def forget(self, connections: set[int]) -> None:
-        """These are no more looked at; calls on them end."""
+        """Forget these connections; calls on them end."""
         for queues in (self._queues, self._receiving, self._sockets):
             drop(queues, connections)
         for task, call in [*self._calls.items()]:
@@ -169,7 +168,7 @@ class ClientSide:
             self._transports.pop(number, None)
 
     def forget_threads(self) -> None:
-        """Events were lost: each may be at another call now."""
+        """Forget what threads are doing: events were lost, so each may be at another call."""
         for by_thread in (self._sending, self._received, self._answered, self._initiated):
             by_thread.clear()
 
@@ -183,14 +182,14 @@ class ClientSide:
         return [rpc for rpc in (*forward, *self._log.backward.values()) if rpc.reply is None]
 
     def let_go(self, limit: int) -> None:
-        """Remember no more than ``limit`` tasks, whose end may have been lost: the oldest go."""
+        """Keep at most ``limit`` tasks, as the end of the oldest may have been lost."""
         while len(self._calls) > limit:
             self._close(self._calls.pop(next(iter(self._calls))), None)
         while len(self._log.backward) > limit:
             self._unanswered(next(iter(self._log.backward.values())))
 
     def _call(self, task: int, client: int, begins: bool = False) -> ClientCall:
-        """That of a task; ``begins``: one that has its reply is over."""
+        """The call of a task; ``begins``: a call that has its reply is over, and a new one begins."""
         call = self._calls.get((task, client))
         if call is None or (begins and call.reply is not None):
             if call is not None:
@@ -204,7 +203,7 @@ class ClientSide:
         self._initiated[pid] = {"handle": hashed_handle(handle), "offset": offset, "count": count}
 
     def opened(self, number: int, time: int, pid: int, handle: int, directory: int | None, name: str) -> None:
-        """The directory's handle is not told: its number in the file system stands for it."""
+        """Note a file's name; the trace does not have the directory's handle, so its file ID stands in."""
         if name and directory is not None:
             self._names[hashed_handle(handle)] = b"fileid %d" % directory, name.encode(errors="surrogateescape")
             if len(self._names) > MAX_NAMES:
@@ -247,7 +246,7 @@ class ClientSide:
         elif call.sleeping is not None and call.sleeping[0] == queue:
             _, what, since, failed = call.sleeping
             waited = time - since
-            if what == SENDING and call.failing is None:  # Behind one that found no registration.
+            if what == SENDING and call.failing is None:  # It waits for one that found no registration.
                 lacking = min(max(0, self._last.get(client, _ALONE).unregistered(time) - failed), waited)
                 call.waited += lacking
                 waited -= lacking
@@ -261,7 +260,7 @@ class ClientSide:
             call.encoded = time
 
     def send(self, number: int, time: int, pid: int, task: int, client: int, length: int) -> None:
-        """An attempt to transmit, which may fail and be made again with other memory."""
+        """Note an attempt to transmit, which may fail and be repeated with other memory."""
         call = self._call(task, client, True)
         call.send, call.length = time, length
         self._sending[pid] = call
@@ -280,13 +279,13 @@ class ClientSide:
 
     @staticmethod
     def _written(chunks: list[ChunkUse], kind: str, segment: Segment) -> None:
-        """Linux offers one chunk of a kind in a call."""
+        """Add a segment to the chunk of its kind; Linux offers one chunk of each kind per call."""
         if not chunks:
             chunks.append(ChunkUse(kind, None, []))
         chunks[0].segments.append(TracedSegment(segment))
 
     def marshal_failed(self, number: int, time: int, pid: int, task: int, client: int) -> None:
-        """No memory registration was free, as ``xprtrdma_nomrs_err`` says before it."""
+        """Note that no memory registration was free; ``xprtrdma_nomrs_err`` has said so before."""
         call = self._call(task, client)
         call.failed += 1
         transport = self._last.get(client)
@@ -341,7 +340,7 @@ class ClientSide:
         self._sent(call, conversation, number, time, header, inline, procedure)
 
     def _use(self, call: ClientCall, client: int, connection: int) -> None:
-        """The call uses a credit of the connection."""
+        """Let the call use a credit of the connection."""
         self._free(call)
         transport = self._transports.setdefault(connection, Transport())
         transport.used += 1
@@ -354,7 +353,7 @@ class ClientSide:
             call.transport = None
 
     def call_back(self, conversation: Conversation, number: int, time: int, pid: int, header: int) -> None:
-        """On a server: what this thread sends is a call, for which it has a task, too."""
+        """On a server: the thread sends a backward call, for which it has a task, too."""
         call = self._sending.pop(pid, None)
         if call is not None and call.xid is not None and call.rpc is None:
             self._sent(call, conversation, number, time, header, call.length, RDMA_MSG, backward=True)
@@ -363,7 +362,7 @@ class ClientSide:
         call = self._calls.get((task, client))
         if call is None or status:
             return
-        if client in NO_CLIENT:  # It answers the server.
+        if client in NO_CLIENT:  # It is a reply to the server.
             del self._calls[task, client]
             if (rpc := self._log.backward.get(xid)) is not None and rpc.conversation.traced == "client":
                 self._answer(rpc, number, time, call.length)
@@ -371,7 +370,7 @@ class ClientSide:
         if call.post is not None:
             call.transmit = time
             return
-        if client in self._sockets or not call.marshalled:  # By a socket: xprtrdma tells of each Send.
+        if client in self._sockets or not call.marshalled:  # On a socket; for RDMA, xprtrdma tells of each Send.
             conversation = self._sockets.get(client)
             if conversation is None:
                 peer, port = self._peers.get(client, ("", None))
@@ -394,7 +393,7 @@ class ClientSide:
         backward: bool = False,
     ) -> None:
         assert call.xid is not None
-        if call.rpc is not None:  # Once more, on another connection.
+        if call.rpc is not None:  # It was sent before, on another connection.
             ended = call.rpc.connection.ended_by or "its connection was lost"
             self._log.trouble("resent", ended, time, number, call.rpc.number)
             self._unanswered(call.rpc)
@@ -419,7 +418,7 @@ class ClientSide:
             self._received[pid] = Received(number, time, length, queue)
 
     def called_back(self, number: int, time: int, pid: int, xid: int) -> None:
-        """By the server; its answer is a task that begins with ``transmit``."""
+        """Note a backward call; the client's reply is a task that starts with ``transmit``."""
         came = self._received.pop(pid, None)
         conversation = None if came is None or came.queue is None else self._receiving.get(came.queue)
         if came is not None and conversation is not None:
@@ -428,7 +427,7 @@ class ClientSide:
             self._log.called(rpc)
 
     def _answer(self, rpc: KnownRpc, number: int, time: int, length: int) -> None:
-        """The client's reply to a call in the backward direction was sent."""
+        """Note that the client's reply to a backward call was sent."""
         rpc.reply = message(0, number, time, rpc.xid, None, HEADER + length, HEADER, length, RDMA_MSG)
         self._log.replied(rpc)
         assert rpc.call is not None
@@ -461,7 +460,7 @@ class ClientSide:
         self._refused(task, client, ERR_CHUNK)
 
     def _refused(self, task: int, client: int, error: int) -> None:
-        """The reply is an RDMA_ERROR."""
+        """Note that the reply is an RDMA_ERROR."""
         call = self._calls.get((task, client))
         if call is not None and call.rpc is not None and call.rpc.reply is not None:
             call.error = error_name(1, error)
@@ -479,7 +478,7 @@ class ClientSide:
             call.rpc.reply.operation.invalidate = handle
 
     def invalidated(self, number: int, time: int, pid: int, registration: int, status: int) -> None:
-        """The last one of a call is done: the same thread goes on with its reply."""
+        """Note a call's last local invalidation: the same thread continues with its reply."""
         self._log.completed("local invalidation", status, time, number)
         call = self._registering.pop(registration, None)
         if call is not None:
@@ -538,7 +537,7 @@ class ClientSide:
         self._close(call, execute * 1000)
 
     def _close(self, call: ClientCall, execute: int | None) -> None:
-        """``execute``: nanoseconds in all, as the kernel counts them."""
+        """End a call; ``execute``: its total time (ns) as measured by the kernel."""
         self._free(call)
         rpc = call.rpc
         if rpc is None:
@@ -551,7 +550,7 @@ class ClientSide:
             self._unanswered(rpc)
             return
         if any(use.returned is None for chunk in call.chunks.writes for use in chunk.segments):
-            rpc.notes += (CHUNKS_UNKNOWN,)  # Each comes back, with what was written (RFC 8166, 4.4.6.2).
+            rpc.notes += (CHUNKS_UNKNOWN,)  # A reply returns each chunk, with what was written (RFC 8166, 4.4.6.2).
         if reply.header.procedure != RDMA_ERROR:
             call.chunks.finish_reads()
         if call.decode is None or rpc.notes:
@@ -572,7 +571,7 @@ class ClientSide:
         assert rpc.call is not None
         if call.receive is not None or rpc.backward:
             total = max(0, reply.operation.last_time - rpc.call.operation.first_time)
-            rpc.latency = Latency(total, 0, 0, 0, 0, 0)  # The wire's parts are not told.
+            rpc.latency = Latency(total, 0, 0, 0, 0, 0)  # The trace does not tell the parts on the wire.
         else:
             rpc.notes += (NOT_RECEIVED.format("reply"),)
         if call.encoded is None and (rpc.connection.transport == SOCKET or not self._shows_credits):
@@ -594,13 +593,13 @@ class ClientSide:
 
 
 def client_times(call: ClientCall, execute: int | None) -> HostTimes:
-    """The phases of a call that has its reply; without the kernel's own measure of all of it, from the first event to
-    the last."""
+    """The phases of a call that has its reply; without the kernel's own measure of the total, from its first event to
+    its last."""
     begin, end = call.begin, call.end
     if execute is not None and end is not None:
         begin = end - execute
     sent = call.post if (call.receive or 0) < (call.transmit or 0) else call.transmit
-    # A task that did not sleep yet is not woken: how long it took to revoke its memory is then not seen.
+    # A task that did not sleep is not woken; the time to invalidate its memory is then not visible.
     lost = call.rpc is not None and EVENTS_LOST in call.rpc.notes
     wake = call.reply if call.wake is None and not lost else call.wake
     moments = (

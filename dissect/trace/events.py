@@ -1,6 +1,6 @@
-"""Event: one tracepoint that was passed, with its fields under the names that the kernel's format files give them.
+"""Event: one tracepoint that was hit, with its fields under the names that the kernel's format files have.
 
-What ``trace-cmd report``, ``trace_pipe`` and ``perf script`` print is read by TEXTS, the form of each event's line.
+TEXTS has the form of each event's line as ``trace-cmd report``, ``trace_pipe`` and ``perf script`` print it.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from ..named_tuple import NamedTuple
 
 Value = int | str | None
 LOST = "lost"
-"""Name of what is no tracepoint: behind the event in front of it some were lost."""
+"""Name of a pseudo-event: some events were lost after the previous one."""
 
 
 class Event(NamedTuple):
-    """A tracepoint that a thread passed."""
+    """A tracepoint that a thread hit."""
 
     number: int
-    """1-based place in the trace, in which all events count."""
+    """1-based, counting all events of the trace."""
     time: int
     """Nanoseconds on the trace's clock."""
     name: str
     pid: int
     """The thread."""
     values: tuple[Value, ...]
-    """In the order of ``EVENTS[name]``; None where this kernel does not tell."""
+    """In the order of ``EVENTS[name]``; None if this kernel does not tell."""
 
 
 _TASK = "task:{task_id:t}@{client_id:t} "
@@ -48,7 +48,7 @@ _CHUNK = _WC + " sqecount={sqecount}"
 _CM = "cm.id={cm_id} src={srcaddr:s} dst={dstaddr:s}"
 
 LONG = frozenset(("offset", "completion_id", "execute", "dir"))
-"""Fields that may have 64 bits; no other is larger than 32, whatever a kernel declares."""
+"""Fields that may have 64 bits; others are limited to 32, whatever a kernel declares."""
 
 TEXTS: dict[str, str | tuple[str, ...]] = {
     # A client's RPC, from the task that waits for it (net/sunrpc).
@@ -153,7 +153,7 @@ TEXTS: dict[str, str | tuple[str, ...]] = {
     "cm_disconnect": _CM,
     "cm_event_handler": _CM + " tos={_} {_} ({event}/{status})",
 }
-"""Event: how its line reads, the first form as in 6.1, others before and after it; '{_}' is passed over."""
+"""Event: the forms of its line, first that of 6.1, then those of other kernels; '{_}' is skipped."""
 
 RENAMED = {
     "svcrdma_wc_receive": "svcrdma_wc_recv",
@@ -162,20 +162,20 @@ RENAMED = {
     "svcrdma_wc_reply_err": "svcrdma_wc_write_err",
     "svc_xprt_do_enqueue": "svc_xprt_enqueue",
 }
-"""Event of another kernel, before 6.1 where nothing is said: ours."""
+"""Event of another kernel, before 6.1 unless stated: our name of it."""
 _FILLERS = re.compile(r" r_xprt=\w+:?|(?<=[0-9a-f]):(?= )")
-"""What 5.10 prints between fields: an address of the kernel's, or a colon."""
+"""What 5.10 prints between fields: a kernel address, or a colon."""
 
 _CODES = {
     **{word: i for i, word in enumerate(("RDMA_MSG", "RDMA_NOMSG", "RDMA_MSGP", "RDMA_DONE", "RDMA_ERROR"))},
     **{word: i for i, word in enumerate(
         ("inline", "pullup", "mapped", "read list", "*read list", "write list", "reply chunk"))},
 }  # fmt: skip
-"""Numbers behind the words of ``{...:c}``."""
+"""Numbers for the words of ``{...:c}``."""
 
 
 def _number(text: str, bits: int = 32) -> Value:
-    """None where it is out of the range of the kernel's type."""
+    """The number; None if it is out of the range of the kernel's type."""
     value = int(text, 0)
     return value if -1 << bits - 1 <= value < 1 << bits else None
 
@@ -198,11 +198,11 @@ _FIELD = re.compile(r"\{(\w+)(?::(\w))?\}")
 
 
 class TextForm(NamedTuple):
-    """One way in which an event is printed."""
+    """One form in which an event is printed."""
 
     pattern: re.Pattern[str]
     places: tuple[int, ...]
-    """In ``Event.values``, of its groups."""
+    """Index in ``Event.values`` of each group."""
     readers: tuple[Callable[[str], Value], ...]
 
 
@@ -237,7 +237,7 @@ _TEXT_FORMS: dict[str, list[TextForm]] = {}
 
 
 def text_values(name: str, text: str) -> tuple[Value, ...] | None:
-    """The values of an event's line; None where it is none of EVENTS, or reads otherwise."""
+    """The values of an event's line; None if it is not in EVENTS, or has another form."""
     if name not in EVENTS:
         return None
     forms = _TEXT_FORMS.get(name)

@@ -1,4 +1,4 @@
-"""The kernel's ring buffer as trace-cmd saves it: pages of events, whose fields the format files describe.
+"""The kernel's ring buffer as trace-cmd saves it: pages of events whose fields the format files describe.
 
 Documents: trace-cmd.dat.v6(5), trace-cmd.dat.v7(5), and the kernel's Documentation/trace/ring-buffer-map.rst.
 """
@@ -15,9 +15,9 @@ from ..named_tuple import NamedTuple
 from .events import EVENTS, LONG, LOST, RENAMED, Value
 
 PADDING, TIME_EXTEND, TIME_STAMP = 29, 30, 31
-"""``type_len`` of what is no event; smaller ones are an event's length in words, 0: that follows."""
+"""``type_len`` of entries that are no events; smaller values are an event's length in words, 0: the length follows."""
 MISSED_EVENTS, MISSED_STORED = 1 << 31, 1 << 30
-"""Of a page's ``commit``: events were lost before it; their number stands behind its data."""
+"""Flags of a page's ``commit``: events were lost before the page; their number follows its data."""
 AF_INET, AF_INET6 = 2, 10
 SOCKADDR = 28
 """Bytes of a struct sockaddr_in6, which tracepoints keep for either family."""
@@ -34,24 +34,24 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
     "procname": ("procedure",),
     "procedure": ("proc",),
 }
-"""Our name of a field: what other kernels call it."""
+"""Our name of a field: its names in other kernels."""
 
 Reader = Callable[[bytes, int], Value]
 
 
 class EventFormat(NamedTuple):
-    """How an event's record is read."""
+    """How to read an event's record."""
 
     name: str
     integers: Callable[[bytes, int], tuple[int, ...]]
-    """Unpacks them."""
+    """Unpacks the integer fields."""
     chosen: Callable[[tuple[Value, ...]], tuple[Value, ...]] | None
-    """Of them and a None behind: the fields of ``EVENTS[name]``; None where they are just these."""
+    """Picks the fields of ``EVENTS[name]`` from the integers and a None after them; None if they are just these."""
     readers: tuple[tuple[int, Reader], ...]
-    """Of fields that are no integers: their place among the values."""
+    """For fields that are no integers: their index among the values, and how to read them."""
 
     def values(self, page: bytes, at: int) -> tuple[Value, ...]:
-        """The fields of the record at ``at``; raises struct.error where it is not whole."""
+        """The fields of the record at ``at``; raises struct.error if it is truncated."""
         integers: tuple[Value, ...] = self.integers(page, at)
         if self.chosen is not None:
             integers = self.chosen((*integers, None))
@@ -64,8 +64,8 @@ class EventFormat(NamedTuple):
 
 
 def socket_address(data: bytes) -> str:
-    """'10.0.0.1:20049' or '[::1]:20049' of a struct sockaddr in the host's order; '' for another family."""
-    family = data[0] | data[1] if len(data) >= 8 else 0  # Below 256, so that the byte order does not matter.
+    """'10.0.0.1:20049' or '[::1]:20049' for a struct sockaddr in host byte order; '' for another family."""
+    family = data[0] | data[1] if len(data) >= 8 else 0  # Families are below 256: the byte order does not matter.
     port = int.from_bytes(data[2:4], "big")
     if family == AF_INET:
         return f"{IPv4Address(data[4:8])}:{port}"
@@ -79,7 +79,7 @@ def _string(data: bytes) -> str:
 
 
 def _reader(element: str, offset: int, size: int, dynamic: str, order: str) -> Reader:
-    """Reads a string or socket address: at a fixed place, or where a word of its length and offset points."""
+    """A function that reads a string or socket address, at a fixed offset or where a length-and-offset word points."""
     text = element.endswith("char") and "unsigned" not in element
     decode = _string if text or not (dynamic or size == SOCKADDR) else socket_address
     if not dynamic:
@@ -99,9 +99,9 @@ _INTEGERS = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
 
 def event_format(text: str, order: str) -> tuple[int, EventFormat | None] | None:
-    """The ID of the event in a format file, and how it is read; None where it is none of EVENTS.
+    """The ID of the event in a format file, and how to read it; None instead of the latter if it is not in EVENTS.
 
-    ``order``: '<' or '>'.  Gives None for a text that is no format file.
+    ``order``: '<' or '>'.  Returns None for a text that is no format file.
     """
     head = _NAME.search(text)
     if head is None:
@@ -144,7 +144,7 @@ def _alone(index: int) -> Callable[[tuple[Value, ...]], tuple[Value, ...]]:
 
 
 Record = tuple[int, str, int, tuple[Value, ...]]
-"""Time, name, thread and values of an event; the name is '' where it is none of EVENTS."""
+"""Time, name, thread and values of an event; the name is '' if it is not in EVENTS."""
 _OTHER: tuple[Value, ...] = ()
 
 
@@ -152,7 +152,7 @@ class PageReader:
     """Reads pages of one trace."""
 
     def __init__(self, formats: Mapping[int, EventFormat], order: str, long: int) -> None:
-        """``long``: bytes of a page's ``commit``."""
+        """``long``: size of a page's ``commit`` in bytes."""
         self._formats = formats
         self._word = struct.Struct(order + "I")
         self._start = struct.Struct(order + "IHxxi")

@@ -1,7 +1,5 @@
-"""RPCs made of what a trace tells: messages without bytes, and chunks with what was returned of them; numbered as they
-are called, and given as they end.  The connections that they are on: queues of completions, and what is told of the
-ends.
-"""
+"""RPCs made from a trace: messages without bytes, and chunks with what was returned of them; numbered as they are
+called, and given out as they end.  And their connections: completion queues, and what the trace tells of the ends."""
 
 from __future__ import annotations
 
@@ -33,27 +31,27 @@ WC_STATUSES = dict(enumerate((
     "RNR_RETRY_EXC_ERR", "LOC_RDD_VIOL_ERR", "REM_INV_RD_REQ_ERR", "REM_ABORT_ERR", "INV_EECN_ERR",
     "INV_EEC_STATE_ERR", "FATAL_ERR", "RESP_TIMEOUT_ERR", "GENERAL_ERR",
 )))  # fmt: skip
-"""Of work completions (include/rdma/ib_verbs.h)."""
+"""Names of work completion statuses (include/rdma/ib_verbs.h)."""
 
 
 class RpcLog:
-    """What both sides add to."""
+    """Collects the RPCs of both sides."""
 
     def __init__(self, listeners: dict[int, Listener], troubles: list[HostTrouble]) -> None:
-        """By connection number; where troubles are put."""
+        """``listeners``: by connection number; ``troubles``: the list to append to."""
         self._listeners, self._troubles = listeners, troubles
         self._orders: Counter[int] = Counter()
         self._done: list[Rpc] = []
         self.backward: dict[int, KnownRpc] = {}
-        """By XID, calls in the backward direction (RFC 8167) without a reply."""
+        """Unanswered calls in the backward direction (RFC 8167), by XID."""
         self.losses = 0
         """How often events were lost."""
         self.last_number = 0
         self.side = ""
-        """'client' or 'server': whose RPC began first."""
+        """'client' or 'server': the side whose RPC began first."""
 
     def trouble(self, kind: str, words: str, time: int, number: int, rpc: int | None = None) -> None:
-        """Another one, at an event of this number."""
+        """Count a trouble, at the event of this number."""
         trouble = next((known for known in self._troubles if (known.kind, known.words) == (kind, words)), None)
         if trouble is None:
             trouble = HostTrouble(kind, words, time=time)
@@ -64,18 +62,18 @@ class RpcLog:
             trouble.rpcs += [] if rpc is None else [rpc]
 
     def completed(self, what: str, status: int | None, time: int, number: int) -> None:
-        """A work request; those that are flushed follow from another error, or the end of the connection."""
+        """Note a completion error; flushed work requests follow from another error, or the end of the connection."""
         if status and status != FLUSHED:
             name = WC_STATUSES.get(status, f"status {status}")
             self.trouble("completion", f"{what}: {name}", time, number)
 
     def take(self) -> list[Rpc]:
-        """Those that ended since the last time."""
+        """The RPCs that ended since the last call."""
         done, self._done = self._done, []
         return done
 
     def begin(self, conversation: Conversation, xid: int, side: str, backward: bool = False) -> KnownRpc:
-        """The next one, seen by the client or the server; ``backward``: which the server calls."""
+        """A new RPC, seen by the client or the server; ``backward``: the server is the caller."""
         self.side = self.side or side
         connection = conversation.connection
         self.last_number += 1
@@ -86,17 +84,17 @@ class RpcLog:
         return rpc
 
     def called(self, rpc: KnownRpc) -> None:
-        """Its call is there."""
+        """Note that the RPC's call is known."""
         self._passed(rpc, rpc.call, rpc.conversation.note_requested)
         self._listener(rpc).call_sent(rpc)
 
     def replied(self, rpc: KnownRpc) -> None:
-        """Its reply is there."""
+        """Note that the RPC's reply is known."""
         self._passed(rpc, rpc.reply, rpc.conversation.note_granted)
         self._listener(rpc).reply_sent(rpc)
 
     def note_losses(self, rpc: KnownRpc, before: int) -> None:
-        """Where events were lost since it began; ``before``: ``losses`` then."""
+        """Add a note to an RPC if events were lost since it began; ``before``: ``losses`` at that time."""
         if self.losses != before and EVENTS_LOST not in rpc.notes:
             rpc.notes += (EVENTS_LOST,)
 
@@ -112,7 +110,7 @@ class RpcLog:
         return self._listeners.get(rpc.connection.number, _NO_LISTENER)
 
     def end(self, rpc: KnownRpc) -> None:
-        """No more is told of it."""
+        """End an RPC: the trace tells no more of it."""
         if rpc.reply is not None:
             rpc.state = "error" if rpc.failed else "complete"
         if rpc.backward:
@@ -126,11 +124,11 @@ PROGRAMS = {
     "lockd": NLM, "nlm": NLM, "statd": STATUS_MONITOR, "nsm": STATUS_MONITOR,
     "nfs4_cb": NFS_CALLBACK, "NFSv4 callback": NFS_CALLBACK,
 }  # fmt: skip
-"""What Linux calls programs, as client and as server."""
+"""Names of programs in Linux, as client and as server."""
 CHUNKS_UNKNOWN = "not all of its chunks are told"
 NOT_RECEIVED = "when its {} was received is not told"
 NOT_IN_TRACE = "missing"
-"""``Rpc.contents``: a trace tells of messages, and has none of their bytes."""
+"""``Rpc.contents`` of traced RPCs: a trace has no bytes of messages."""
 _NUMBERS = {(key, name): number for key, names in PROCEDURES.items() for number, name in enumerate(names)}
 
 
@@ -141,12 +139,12 @@ class Received(NamedTuple):
     time: int
     length: int
     queue: int | None = None
-    """Its completion queue, where told."""
+    """Its completion queue, if the trace tells."""
 
 
 @dataclass(slots=True)
 class TracedSegment(SegmentUse):
-    """A segment of which no RDMA Read or Write was seen, but how many bytes they moved may be told."""
+    """A segment whose RDMA Reads or Writes were not seen; the trace may tell how many bytes they moved."""
 
     moved: int = 0
 
@@ -160,16 +158,17 @@ class TracedSegment(SegmentUse):
 
 
 def traced_rpc(number: int, conversation: Conversation, xid: int, order: int, backward: bool) -> KnownRpc:
-    """One that has its call alone."""
+    """An RPC with only a call so far."""
     rpc = KnownRpc(number, conversation, backward, xid, contents=NOT_IN_TRACE, order=order)
     rpc.fields, rpc.moved, rpc.opened = NO_FIELDS, None, None
     return rpc
 
 
 def name_call(rpc: KnownRpc, program: str, version: int | None, procedure: str | int) -> None:
-    """As Linux calls them.  Its client has names of its own for COMPOUNDs, of whose operations nothing is told.
+    """Set program, version and procedure from Linux's names.  For COMPOUNDs the client has names of its own, and does
+    not tell the operations.
 
-    The server of 5.10 tells a procedure by its number.
+    The server of 5.10 gives a procedure's number.
     """
     rpc.program, rpc.version = PROGRAMS.get(program), version
     if isinstance(procedure, int) or procedure.isdecimal():
@@ -196,15 +195,15 @@ def message(
     inline: int | None = None,
     procedure: int | None = RDMA_MSG,
 ) -> Message:
-    """A Send of ``length`` bytes that a trace tells of, ``header`` of them the transport header; ``number`` and
-    ``time`` of the event.  Its length is 0 where it is not told."""
+    """A Send of ``length`` bytes, ``header`` of them the transport header, at the event ``number``, at ``time``.  Its
+    length is 0 if the trace does not tell."""
     operation = Operation(SEND, sender, number, number, time, time, length, Payload())
     known = TransportHeader(xid, 1, credits, procedure, length=header)
     return Message(operation, known, _NOTHING, 0, 0, max(0, length - header) if inline is None else inline)
 
 
 def add_lists(header: TransportHeader, chunks: list[ChunkUse], returned: bool) -> None:
-    """The chunk lists of a call, or of the reply that gives them back."""
+    """Add chunks to the chunk lists of a call's header or, if ``returned``, of its reply's."""
     for chunk in chunks:
         segments = tuple(
             use.advertised._replace(length=use.returned or 0) if returned else use.advertised for use in chunk.segments
@@ -221,7 +220,7 @@ _NOTHING = memoryview(b"")
 
 
 class TracedChunks:
-    """Those of one call, in the order in which they are told."""
+    """The chunks of one call, in the order in which the trace tells them."""
 
     __slots__ = ("reads", "reply", "writes")
 
@@ -231,17 +230,17 @@ class TracedChunks:
         self.reply: list[ChunkUse] = []
 
     def read(self, position: int | None, segment: Segment) -> None:
-        """A segment of a Read chunk; None: its Position is not told."""
+        """Add a segment of a Read chunk; ``position``: None if the trace does not tell."""
         if not self.reads or self.reads[-1].position != position:
             self.reads.append(ChunkUse("read", position, []))
         self.reads[-1].segments.append(TracedSegment(segment))
 
     def all(self) -> list[ChunkUse]:
-        """In the order of the header."""
+        """All chunks, in the order of the header."""
         return [*self.reads, *self.writes, *self.reply]
 
     def header_length(self) -> int:
-        """Bytes of the transport header that has these chunks (RFC 8166, 4)."""
+        """Bytes of a transport header with these chunks (RFC 8166, 4)."""
         reads = sum(24 * len(chunk.segments) for chunk in self.reads)
         return (
             HEADER
@@ -251,7 +250,7 @@ class TracedChunks:
         )
 
     def returned(self, handle: int, length: int, offset: int) -> None:
-        """A segment that the reply gives back."""
+        """Note a segment that the reply returns."""
         for chunk in (*self.writes, *self.reply):
             for use in chunk.segments:
                 if use.returned is None and use.advertised.handle == handle and use.advertised.offset == offset:
@@ -261,7 +260,7 @@ class TracedChunks:
                     return
 
     def finish_reads(self) -> None:
-        """What was advertised was read: the call was carried out."""
+        """Count what was advertised as read: the call was executed."""
         for chunk in self.reads:
             for use in chunk.segments:
                 assert isinstance(use, TracedSegment)
@@ -285,8 +284,8 @@ def nfs_status(version: int | None, status: int) -> str:
 
 
 def spans(moments: Sequence[int | None], end: int | None = None) -> list[int | None]:
-    """Between each two moments, none of which is before one in front of it or behind ``end``; None: one of the two is
-    not told."""
+    """The time between consecutive moments, which are made ascending and at most ``end``; None if one of the two is
+    unknown."""
     known: list[int | None] = []
     before = None
     for moment in moments:
@@ -298,18 +297,18 @@ def spans(moments: Sequence[int | None], end: int | None = None) -> list[int | N
 
 
 def total_of(*spans: int | None) -> int | None:
-    """None: one of them is not told."""
+    """The sum; None if one of the spans is unknown."""
     return None if None in spans else sum(span for span in spans if span is not None)
 
 
 RDMA = "RDMA"
-"""The transport of a connection of which no packet tells whether it is RoCE, InfiniBand or iWARP."""
+"""Transport of a connection for which no packet tells whether it is RoCE, InfiniBand or iWARP."""
 SOCKET = "socket"
-"""That of one that is none of RDMA: TCP, UDP or local."""
+"""Transport of a connection without RDMA: TCP, UDP or local."""
 
 
 class CmPair(NamedTuple):
-    """A connection as the connection manager, or the negotiation of inline thresholds, names it."""
+    """The ends of a connection, as named by the connection manager or the negotiation of inline thresholds."""
 
     client: str
     server: str
@@ -317,7 +316,7 @@ class CmPair(NamedTuple):
 
 
 def socket_parts(text: str) -> tuple[str, int | None]:
-    """'10.0.0.1:20049', '[fe80::1]:20049' or '10.0.0.1': address and port; port 0 is none."""
+    """Address and port of '10.0.0.1:20049', '[fe80::1]:20049' or '10.0.0.1'; port 0 counts as none."""
     address, _, port = text.rpartition(":")
     if not address or not port.isdigit() or (":" in address and not address.startswith("[")):
         return text.strip("[]"), None
@@ -325,7 +324,7 @@ def socket_parts(text: str) -> tuple[str, int | None]:
 
 
 def drop(queues: dict[int, Conversation], numbers: set[int]) -> set[int]:
-    """Those of connections with these numbers, which it gives."""
+    """Remove the queues of connections with these numbers, and return them."""
     gone = {queue for queue, conversation in queues.items() if conversation.connection.number in numbers}
     for queue in gone:
         del queues[queue]
@@ -333,29 +332,29 @@ def drop(queues: dict[int, Conversation], numbers: set[int]) -> set[int]:
 
 
 class TracedConnections:
-    """Makes a Conversation for each queue that RPCs are seen on, and numbers it."""
+    """Makes a numbered Conversation for each queue on which RPCs are seen."""
 
     def __init__(self, connections: list[Connection], conversations: dict[int, Conversation]) -> None:
-        """What they are put into, by number."""
+        """``connections``, ``conversations``: to add them to."""
         self.connections, self.conversations = connections, conversations
         self.listener: Callable[[Conversation], Listener | None] | None = None
         self.listeners: dict[int, Listener] = {}
         """By connection number."""
         self._count = 0
         self._established: dict[CmPair, int] = {}
-        """When; of those that no queue is known of."""
+        """When connections were established for which no queue is known so far."""
         self._taken: dict[CmPair, Connection] = {}
         self._inline: dict[CmPair, tuple[int, int]] = {}
 
     def establish(self, pair: CmPair, time: int, inline: tuple[int, int] | None = None) -> None:
-        """The two ends are connected; ``inline``: thresholds of what the client and the server send."""
+        """Note that two ends connected; ``inline``: thresholds of the client and the server as senders, bytes."""
         if inline is not None:
             self._inline[pair] = inline
         self._taken.pop(pair, None)
         self._established.setdefault(pair, time)
 
     def end(self, pair: CmPair, why: str, time: int) -> None:
-        """It is over; ``why`` as ``Connection.ended_by`` has it."""
+        """Note the end of a connection; ``why``: as in ``Connection.ended_by``."""
         connection = self._taken.pop(pair, None)
         if connection is not None and not connection.ended_by:
             connection.ended_by, connection.ended_time = why, time
@@ -365,8 +364,8 @@ class TracedConnections:
     def make(
         self, side: str, transport: str, client: str, server: str, number: int, time: int, port: int | None
     ) -> Conversation:
-        """A new one between two addresses, '' where one is not told, first seen at an event of this number, by its
-        'client' or 'server'; ``port``: the server's."""
+        """A new conversation between two addresses ('' if unknown), first seen at the event ``number`` by its 'client'
+        or 'server'; ``port``: the server's."""
         self._count += 1
         first, pair = time, self._pair(client, server, port) if transport == RDMA else None
         local: int | None = None
@@ -398,7 +397,7 @@ class TracedConnections:
         return made
 
     def _pair(self, client: str, server: str, port: int | None) -> CmPair | None:
-        """The earliest of those established between two addresses that no queue is known of."""
+        """The earliest pair established between two addresses for which no queue is known so far."""
         for pair in self._established:
             ends = socket_parts(pair.client), socket_parts(pair.server)
             if client in ("", ends[0][0]) and server in ("", ends[1][0]) and port in (None, ends[1][1]):

@@ -1,7 +1,7 @@
-"""The server's half of a trace: what svcrdma received, which thread of nfsd took it, and how it was answered.
+"""The server's half of a trace: what svcrdma received, which nfsd thread took it, and how it was answered.
 
-Before the XID is told, events name a receive by completion queue and ID; behind it a thread is at one call, and events
-that name an XID, or none, are of the call that their thread is at.
+Before the XID is known, events name a receive by completion queue and ID.  Afterwards a thread works on one call, and
+events that name an XID, or none, belong to the call of their thread.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ from .rpcs import (
 )
 
 OP = "OP_"
-"""Before the names of operations."""
+"""Prefix of the names of operations."""
 
 
 @dataclass(slots=True)
 class Waiting:
-    """A transport that nfsd's threads take from a queue, whenever messages have come by it."""
+    """A transport that nfsd's threads take from a queue when messages have come on it."""
 
     since: int | None = None
-    """When it was put there, if it is."""
+    """Time (ns) since which it is in the queue; None if it is not."""
     spans: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=256))
-    """From when until when it was there, and the thread that took it then was at another call."""
+    """When it was in the queue, from and until, if the thread that then took it had been busy."""
 
     def waited(self, since: int) -> int:
-        """Nanoseconds, since then: messages that come while it is there, or with a thread, wait for the next one."""
+        """Nanoseconds of waiting since then: messages wait while the transport is queued or with a thread."""
         waited = 0
         for began, ended in reversed(self.spans):
             if ended <= since:
@@ -63,7 +63,7 @@ class Waiting:
 
 
 class Dequeued(NamedTuple):
-    """A transport that a thread took."""
+    """A transport that a thread took from the queue."""
 
     time: int
     server: str
@@ -74,22 +74,22 @@ class Dequeued(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class ServerCall:
-    """A call, as far as it was carried out; moments in nanoseconds."""
+    """A call, as far as it was executed; times in nanoseconds."""
 
     rpc: KnownRpc
     chunks: TracedChunks
     received: int | None
     dequeued: Dequeued | None
     thread: int | None
-    """Nanoseconds that its transport waited for a thread, since it was received."""
+    """Nanoseconds that its transport waited for a thread after the call was received."""
     read_posted: int | None = None
     read: int | None = None
     started: int | None = None
     execute: int | None = None
-    """Nanoseconds, as the kernel counts them."""
+    """Nanoseconds as measured by the kernel."""
     file_begin: int | None = None
     file_time: int | None = 0
-    """None: that began before it is told of."""
+    """None: it began before the trace tells of it."""
     operations: list[str] = field(default_factory=list)
     status: int | None = None
     answered: int | None = None
@@ -103,44 +103,44 @@ class ServerCall:
 Queue = tuple[int, int]
 """Completion queue and completion ID."""
 THREAD = -1
-"""In place of a completion queue, where segments belong to a thread."""
+"""Used instead of a completion queue if segments belong to a thread."""
 
 
 class ServerSide:
-    """Makes RPCs of the events of a server."""
+    """Makes RPCs from the events of a server."""
 
     def __init__(self, connections: TracedConnections, log: RpcLog, client: ClientSide) -> None:
         self._connections, self._log, self._client = connections, log, client
         self._received: dict[Queue, Received] = {}
         self._transports: dict[tuple[str | None, str | None], Waiting] = {}
         self._free: dict[int, int] = {}
-        """By thread: when it had done what it was at."""
+        """By thread: when it finished its last call."""
         self._dequeued: dict[int, Dequeued] = {}
         """By thread."""
         self._segments: dict[Queue, list[tuple[int, int | None, Segment]]] = {}
-        """Number and Position of each."""
+        """Index, Position and segment of each chunk segment."""
         self._queues: dict[int, Conversation] = {}
-        """By the completion queue of their receives."""
+        """By completion queue of the connection's receives."""
         self._sending: dict[int, Conversation] = {}
-        """By that of their Sends."""
+        """By completion queue of the connection's Sends."""
         self._headers: dict[int, int] = {}
-        """By thread: bytes of the transport header of what it sends next."""
+        """By thread: bytes of the transport header of its next Send."""
         self._threads: dict[int, ServerCall] = {}
-        """What each thread is at."""
+        """By thread: the call that it works on."""
         self._open: dict[int, ServerCall] = {}
-        """By XID."""
+        """Calls by XID."""
         self._transfers: dict[Queue, ServerCall] = {}
-        """RDMA Reads and Writes under way."""
+        """Calls by their RDMA Reads and Writes that are under way."""
         self._sends: dict[Queue, ServerCall] = {}
-        """Replies under way."""
+        """Calls by their replies' Sends that are under way."""
 
     def finish(self) -> None:
-        """The trace is over."""
+        """End everything: the trace is over."""
         for call in self.under_way():
             self._close(call, None)
 
     def forget(self, connections: set[int]) -> None:
-        """These are no more looked at; calls on them end."""
+        """Forget these connections; calls on them end."""
         for call in self.under_way():
             if call.rpc.connection.number in connections:
                 self._close(call, None)
@@ -152,12 +152,12 @@ class ServerSide:
                 del kept[key]
 
     def forget_threads(self) -> None:
-        """Events were lost: each may be at another call now, until an event names its XID."""
+        """Forget what threads are doing: after lost events it is unknown until an event names an XID."""
         for by_thread in (self._threads, self._dequeued, self._headers):
             by_thread.clear()
 
     def under_way(self) -> list[ServerCall]:
-        """Calls whose replies' Sends are not complete."""
+        """Calls whose reply's Send is not complete."""
         return [*self._open.values(), *self._sends.values()]
 
     def outstanding(self) -> list[KnownRpc]:
@@ -167,7 +167,7 @@ class ServerSide:
         return [call.rpc for call in self._open.values() if call.rpc.reply is None]
 
     def let_go(self, limit: int) -> None:
-        """Remember no more than ``limit`` calls, whose end may have been lost: the oldest go."""
+        """Keep at most ``limit`` calls, as the end of the oldest may have been lost."""
         while len(self._open) > limit:
             self._close(next(iter(self._open.values())), None)
 
@@ -200,7 +200,7 @@ class ServerSide:
         if queue is not None:
             self._segments.setdefault((queue, identity), []).append((index, position, Segment(*segment)))
         elif (call := self._threads.get(pid)) is not None:
-            # Before 5.12 it is told of the Read that is made of it, without its Position.
+            # Before 5.12 the event tells of the Read made of it, without its Position.
             call.chunks.read(None, Segment(*segment))
             call.rpc.chunks = call.chunks.all()
 
@@ -214,7 +214,7 @@ class ServerSide:
         index: int | None,
         *segment: int,
     ) -> None:
-        # Before 5.12 nothing but the thread tells whose it is.
+        # Before 5.12 only the thread tells which call it belongs to.
         owner = (THREAD, pid) if queue is None else (queue, identity)
         segments = self._segments.setdefault(owner, [])
         segments.append((len(segments) if index is None else index, None, Segment(*segment)))
@@ -279,7 +279,7 @@ class ServerSide:
     # It is carried out.
 
     def receive_xdr(self, number: int, time: int, pid: int, xid: int) -> None:
-        """From here on by this thread, which need not be the one that asked for the RDMA Reads."""
+        """Note that this thread works on the call from now on; another may have started its RDMA Reads."""
         call = self._open.get(xid)
         if call is not None:
             self._threads[pid] = call
@@ -343,7 +343,7 @@ class ServerSide:
             self._transfers[queue, identity] = call
 
     def post_chunk(self, number: int, time: int, pid: int, queue: int, identity: int) -> None:
-        """Before 5.15, of either: before it is carried out a call is read, behind that it is answered."""
+        """Before 5.15 one event for both: RDMA Reads before the call is executed, RDMA Writes afterwards."""
         call = self._threads.get(pid)
         post = self.post_read if call is not None and call.started is None else self.post_write
         post(number, time, pid, queue, identity)
@@ -381,7 +381,7 @@ class ServerSide:
             moved = sum(round_up(chunk.returned or 0) for chunk in rpc.chunks if chunk.kind == "write")
             inline = max(0, (call.encoded or 0) - moved)
         whole = header + inline
-        if call.encoded is None or rpc.notes:  # More chunks may have been returned than those that were told of.
+        if call.encoded is None or rpc.notes:  # More chunks may have been returned than the trace tells.
             whole = inline = 0
         rpc.reply = message(1, number, time, rpc.xid, None, whole, header, inline, procedure)
         rpc.reply.operation.invalidate = invalidated or None
@@ -399,7 +399,7 @@ class ServerSide:
             self._close(call, time)
 
     def done(self, number: int, time: int, pid: int, xid: int) -> None:
-        """By this thread; some kernels wait until the Send is complete."""
+        """Note that the thread finished the call; some kernels first wait until the Send is complete."""
         self._free[pid] = time
 
     def receive_failed(self, number: int, time: int, pid: int, status: int) -> None:
@@ -431,7 +431,7 @@ class ServerSide:
                 if call.read is None or call.read_posted is None:
                     rpc.notes += ("when its RDMA Reads were made is not told",)
             if rpc.version == 4 and "PUTFH" not in call.operations and rpc.fields.offset is None:
-                rpc.fields = rpc.fields._replace(handle=None)  # It need not be the call's.
+                rpc.fields = rpc.fields._replace(handle=None)  # It may be another handle than the call's.
             if call.status is not None and rpc.program == NFS and (call.status or EVENTS_LOST not in rpc.notes):
                 rpc.operations = tuple(call.operations)
                 rpc.status = nfs_status(4, call.status)
@@ -449,8 +449,8 @@ class ServerSide:
 
 
 def _chunks(segments: list[tuple[int, int | None, Segment]], header: int) -> TracedChunks:
-    """The chunks of a call.  Only the length of the header says which array of plain segments is the Reply chunk: each
-    Write chunk adds a word more than that one (RFC 8166, 4)."""
+    """The chunks of a call.  Only the header's length tells which array of plain segments is the Reply chunk: a Write
+    chunk takes one more word (RFC 8166, 4)."""
     chunks = TracedChunks()
     arrays: list[list[Segment]] = []
     reads = 0
@@ -473,11 +473,11 @@ def _chunks(segments: list[tuple[int, int | None, Segment]], header: int) -> Tra
 
 
 def server_times(call: ServerCall, completed: int | None) -> HostTimes:
-    """The phases of a call that was answered; ``completed``: its reply's Send."""
+    """The phases of an answered call; ``completed``: when its reply's Send completed."""
     taken = call.dequeued
     started, answered = call.started, call.answered
     if call.execute is not None and answered is not None:
-        # It is measured behind the moment that the event has: where an interrupt came between, that was later.
+        # The kernel measures from after the event's time; if an interrupt came in between, that was later.
         started = max(answered - call.execute, call.read or 0, taken.time if taken is not None else 0)
         answered = started + call.execute
     dequeued = None if taken is None else taken.time
