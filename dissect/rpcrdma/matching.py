@@ -379,7 +379,7 @@ class Matching:
             self._wait(WaitingReply(next(self.numbers), sender, message, answered))
         elif (
             (header.writes or header.reply)
-            # Where all is there, in order, the server returns the wrong memory, and its reply keeps its place.
+            # If no call is missing and frames are in order, the server returned the wrong memory: match by XID.
             and (self._requests_missing_before(1 - sender, message) or self.conversation.connection.disordered)
             and all(returns_other_memory(rpc, message) for rpc in candidates)
         ):
@@ -437,14 +437,14 @@ class Matching:
         return bool(connection.missing_packets[caller] or connection.gaps[caller])
 
     def _requests_missing_before(self, caller: int, message: Message) -> bool:
-        """What a packet behind ``message`` shows first to be missing was sent behind it."""
+        """Whether requests before ``message`` are missing; a gap that only a later packet shows comes after it."""
         gaps = self.conversation.connection.gaps[caller]
         if not gaps or len(gaps) >= MAX_GAPS:
             return self._requests_missing(caller)
         return any(gap.frame <= message.frame for gap in gaps)
 
     def call_unseen(self, caller: int, message: Message) -> bool:
-        """A reply may answer a call before ``message`` that is not in the capture, or was sent before it began."""
+        """Whether a call before ``message`` may be missing from the capture, or precede it."""
         return self._requests_missing_before(caller, message) or not self.conversation.connection.start_known
 
     def _wait(self, reply: WaitingReply) -> None:
