@@ -1,4 +1,4 @@
-"""The outcome of an Rpc: its name, status and state, and what of it is missing."""
+"""The outcome of an Rpc: its name, status and state, and what is missing of it."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ from .reassembly import (
 from .rpcs import DUPLICATE_REPLY, ChunkUse, Rpc, SegmentUse
 
 _UNDECIDABLE = CONTESTED, PADDED, LATE, EARLY
+"""Reasons for missing bytes that the capture may have."""
 ABSENT = "not found in this capture"
-"""Also what is there without the request or first packet that says where it belongs."""
-"""In reasons why bytes are not known that the capture may hold."""
+"""Why bytes are missing; also if they are captured without the request or first packet that tells where they belong."""
 LONG_CALL = 1 << 20
-"""Bytes of a long call that are decoded for its operations."""
+"""Bytes of a long call that are decoded to name its operations."""
 SUCCESS_END = 28
-"""Bytes of a reply up to the end of a status, where nothing failed and the verifier is empty."""
+"""Bytes of a reply up to the end of a status, if nothing failed and the verifier is empty."""
 REPLY_START = 1024
-"""Bytes of a long reply that are decoded for its status."""
+"""Bytes of a long reply that are decoded to read its status."""
 
 OTHER_XID = "is not the XID of its RPC message"
-"""In the note on such an rdma_xid."""
+"""Part of the note on an rdma_xid that differs."""
 MAX_FRAMES = 4
-"""That are named."""
+"""Frames named in a note."""
 
 
 def note_version_2(rpc: Rpc) -> None:
-    """Version 2 marks a call twice, and may put only part of a message behind an option: note either.
+    """Add notes for version 2: it marks calls twice, and may put only a part of a message after an option.
 
     version-two-01, 4.2.1 and 4.2.2.
     """
@@ -60,7 +60,7 @@ def note_version_2(rpc: Rpc) -> None:
 
 
 def conclude(rpc: Rpc) -> None:
-    """Name an Rpc and read its status, from what of call and reply is there."""
+    """Name an Rpc and read its status, as far as call and reply are captured."""
     if rpc.call is not None and not rpc.call.header.problem:
         _name(rpc, rpc.call)
     if rpc.reply is not None and not rpc.reply.header.problem:
@@ -68,7 +68,7 @@ def conclude(rpc: Rpc) -> None:
 
 
 def named(rpc: Rpc) -> Rpc:
-    """The same with its name, where it has not ended; what it is made of stays as it is."""
+    """A named copy of an Rpc that has not ended; the original stays as it is."""
     named = copy(rpc)
     if named.call is not None and not named.call.header.problem:
         _name(named, named.call)
@@ -102,7 +102,7 @@ def _name(rpc: Rpc, message: Message) -> None:
 
 
 def _check_xid(rpc: Rpc, side: str, data: memoryview, start: int) -> None:
-    """Note where the XID of the RPC message, at ``start``, is not rdma_xid (RFC 8166, 4.2.1)."""
+    """Add a note if the XID of the RPC message, at ``start``, is not rdma_xid (RFC 8166, 4.2.1)."""
     xid = word(data, start)[0]
     if xid != rpc.xid:
         rpc.notes += (f"the {side}'s rdma_xid 0x{rpc.xid:08x} {OTHER_XID}, 0x{xid:08x}",)
@@ -129,7 +129,7 @@ def _status(rpc: Rpc, message: Message) -> None:
         and rpc.procedure is not None
         and rpc.gss is None
         and end - start >= SUCCESS_END
-        # As bytes: views are compared item by item.
+        # Compare bytes, as views are compared item by item.
         and data[start + 4 : start + SUCCESS_END].tobytes() == rpc_header.SUCCESS_AND_ZERO
         and status.zero_means_ok(rpc.program, rpc.version, rpc.procedure)
     ):
@@ -155,14 +155,14 @@ def _status(rpc: Rpc, message: Message) -> None:
 
 
 def _check_direction(rpc: Rpc, message: Message, data: memoryview, taken: int) -> None:
-    """Note where the msg_type in the chunks is not what the message was taken for (version-two-01, 4.2.2)."""
+    """Add a note if the msg_type in the chunks is not what the message was taken for (version-two-01, 4.2.2)."""
     kind = rpc_header.message_type(data, 0, len(data))
     if message.header.direction is not None and kind is not None and taken != kind:
         rpc.notes += (f"the direction word says {DIRECTION_NAMES[taken]}, the chunks {DIRECTION_NAMES[kind]}",)
 
 
 def finish_state(rpc: Rpc) -> None:
-    """State, damage and latency."""
+    """Set state, damage and latency."""
     call, reply = rpc.call, rpc.reply
     if rpc.connection.reused_psns:
         rpc.notes += tuple(_reused_psns(rpc))
@@ -205,7 +205,7 @@ def finish_state(rpc: Rpc) -> None:
 
 
 def _note_migration(rpc: Rpc) -> None:
-    """Why a message is missing: the queue pairs had another path when it was sent."""
+    """Note why a message is missing: the queue pairs were on another path when it was sent."""
     migration = rpc.connection.migrated_to if rpc.reply is None else rpc.connection.migrated_from
     if migration is None or (rpc.reply is not None and rpc.call is not None):
         return
@@ -218,7 +218,7 @@ def _note_migration(rpc: Rpc) -> None:
 
 
 def _arrived_damaged(rpc: Rpc) -> list[str]:
-    """The packets that failed their ICRC while the RPC lasted: what they carried is part of what is missing."""
+    """The packets with a wrong ICRC during the RPC, whose contents are part of what is missing."""
     operations = rpc.data_operations
     first = min(operation.first_time for operation in operations)
     last = max(max(operation.last_time, operation.last_sent) for operation in operations)
@@ -230,7 +230,7 @@ def _arrived_damaged(rpc: Rpc) -> list[str]:
 
 
 def _contradictions(rpc: Rpc) -> list[str]:
-    """Messages and chunk data that were retransmitted with other bytes: which the receiver took is not known."""
+    """Messages and chunk data that were retransmitted with other bytes: it is unknown which ones the receiver took."""
     sends = [
         f"{side}: frame {message.operation.contradicted} retransmits a packet of the Send with other bytes"
         for side, message in (("call", rpc.call), ("reply", rpc.reply))
@@ -246,7 +246,7 @@ def _contradictions(rpc: Rpc) -> list[str]:
 
 
 def _reused_psns(rpc: Rpc) -> Iterator[str]:
-    """Notes on requests that reuse a PSN, so that the sender's peer drops them (IBA 9.7.5.1.5)."""
+    """Notes on requests that reuse a PSN, so that the peer drops them (IBA 9.7.5.1.5)."""
     for operation in rpc.psn_errors:
         sent = (rpc.call, rpc.reply)
         name = next(
@@ -317,7 +317,7 @@ def _chunk_damage(rpc: Rpc, damage: list[str]) -> None:
 
 
 def _writes_damage(rpc: Rpc, returned: tuple[WriteChunk, ...], damage: list[str]) -> None:
-    """Write chunks, whose data the count words of the reply bound."""
+    """Check Write chunks, the data of which the count words of the reply limit."""
     writes = [chunk for chunk in rpc.chunks if chunk.kind == "write"]
     used = [(number, length) for number, chunk in enumerate(writes[: len(returned)]) if (length := chunk.returned)]
     if not used:
@@ -334,7 +334,7 @@ def _writes_damage(rpc: Rpc, returned: tuple[WriteChunk, ...], damage: list[str]
 
 
 def _reduced_reply(rpc: Rpc) -> bytes:
-    """The reply's Payload stream without the data of its Write chunks, up to its first missing byte."""
+    """The reply's Payload stream without its Write chunks, up to its first missing byte."""
     assert rpc.reply is not None
     if rpc.reply.header.procedure == RDMA_NOMSG:
         return reply_stream(rpc).prefix()
@@ -342,7 +342,7 @@ def _reduced_reply(rpc: Rpc) -> bytes:
 
 
 def _read_damage(rpc: Rpc, call: Message, reads: list[ChunkUse], damage: list[str]) -> None:
-    """Read chunks: bytes that are not in the capture, and lengths that contradict the count word."""
+    """Check Read chunks: bytes missing from the capture, and lengths that contradict the count word."""
     counts: dict[int, int] = {}
     if call.header.procedure == RDMA_MSG and not _counts_agree(call, reads):
         counts = call_counts(rpc, call.data[call.start : call.end])
@@ -370,7 +370,7 @@ def _counts_agree(call: Message, reads: list[ChunkUse]) -> bool:
 def _write_damage(
     rpc: Rpc, chunk: ChunkUse, returned: WriteChunk, count: int | None, label: str, damage: list[str]
 ) -> None:
-    """A Write or Reply chunk of which the first ``count`` bytes are data, or all that was returned."""
+    """Check a Write or Reply chunk; ``count``: how many of its first bytes are data, None for all that was returned."""
     first = chunk.segments[0].advertised.length if chunk.segments else 0
     if count is None or count > first:
         for use in chunk.segments:
@@ -382,7 +382,7 @@ def _write_damage(
 
 
 def _coverage(rpc: Rpc, chunk: ChunkUse, label: str, damage: list[str], count: int | None = None) -> None:
-    """Whether every byte that must have been transferred is in the capture; of ``count`` bytes of data, those."""
+    """Check that every byte that must have been transferred is captured; ``count``: of that many bytes of data."""
     at = 0
     left = chunk.advertised if count is None else count
     for use in chunk.segments:
@@ -400,7 +400,7 @@ def _coverage(rpc: Rpc, chunk: ChunkUse, label: str, damage: list[str], count: i
 
 
 def _missing(rpc: Rpc, use: SegmentUse, length: int, at: int, label: str, damage: list[str]) -> None:
-    """Name the bytes of a segment's first ``length`` that the capture does not hold; it begins ``at`` in its chunk."""
+    """Describe the missing bytes among a segment's first ``length``; ``at``: offset of the segment in its chunk."""
     offset = use.advertised.offset
     covered = IntervalSet()
     for operation in use.operations:
@@ -419,7 +419,7 @@ def _missing(rpc: Rpc, use: SegmentUse, length: int, at: int, label: str, damage
 
 
 def _by_lateness(use: SegmentUse, start: int, end: int) -> Iterator[tuple[int, int, list[Operation]]]:
-    """Addresses [start, end) in parts, with the RDMA Writes that came after the reply to each."""
+    """Split the addresses [start, end) by the RDMA Writes that came after the reply to each part."""
     covered = IntervalSet()
     for operation in use.late:
         covered.add(operation.address, operation.address + operation.length)
@@ -434,7 +434,7 @@ def _by_lateness(use: SegmentUse, start: int, end: int) -> Iterator[tuple[int, i
 
 
 def _frames(operations: Sequence[Operation]) -> str:
-    """Their frames, from the first to the last."""
+    """The frames of these Operations, from first to last, in words."""
     first = min(operation.first_frame for operation in operations)
     last = max(operation.last_frame for operation in operations)
     return f"frame {first}" if first == last else f"frames {first}-{last}"

@@ -1,7 +1,7 @@
 """The flat fields of RPCs: file, range, state and caller, whatever the procedure (``onc.shapes.flat``).
 
-``rpc_fields`` decodes the messages of one RPC.  ``FieldReader`` finds the same in columns, and learns from the first
-message of many that are laid out alike where the fields of all stand; a property test holds the two equal.
+``rpc_fields`` decodes the messages of one RPC.  ``FieldReader`` finds the same fields in columns: of many messages with
+the same layout it decodes the first, and learns where the fields of all are.  A property test holds the two equal.
 """
 
 from __future__ import annotations
@@ -45,27 +45,27 @@ from .rpc_table import ProcedureNames, RpcTable
 from .rpcs import Rpc
 
 MAX_CALLERS = 32
-"""Distinct credentials of a batch for which all its calls are looked through."""
+"""Distinct credentials of a batch that are searched for among all calls."""
 _OF_CALLERS = {"uid", "gid", "machine_name", "context"}
 REPLY_HEADER = 24
-"""Bytes of the header of a reply with an empty verifier."""
+"""Bytes of a reply's header with an empty verifier."""
 _SUCCESSFUL = np.frombuffer(SUCCESS_AND_ZERO[: REPLY_HEADER - 4], np.uint8)
-"""It, behind the XID, where there are results."""
+"""That header after the XID, if there are results."""
 
 
 class KnownRpc(Rpc):
-    """An RPC without bytes, that has what its call names all the same."""
+    """An RPC without bytes whose fields are known from elsewhere."""
 
     __slots__ = ("fields", "moved", "opened")
     fields: FlatFields
     moved: int | None
-    """Bytes of a file that it read or wrote, where that is told."""
+    """Bytes of a file that it read or wrote; None if unknown."""
     opened: tuple[bytes, bytes] | None
-    """What stands for the directory of its file, and the file's name there, where they are told."""
+    """What identifies the directory of its file, and the file's name there; None if unknown."""
 
 
 def rpc_fields(rpc: Rpc) -> FlatFields:
-    """The fields of one RPC; all None where its messages are not there, or sealed."""
+    """The fields of one RPC; all None if its messages are missing or sealed."""
     if isinstance(rpc, KnownRpc):
         return rpc.fields
     call, reply = decoded_call(rpc, MAX_NODES), decoded_reply(rpc, MAX_NODES)
@@ -81,20 +81,20 @@ class FieldColumns(NamedTuple):
     """The fields of the RPCs of a table."""
 
     columns: dict[str, NDArray[np.object_]]
-    """By the names of ``FlatFields``; None where there is no such field.  ``object``: the first file handle of the
-    results where that was asked for, b"" where they have none."""
+    """By field of ``FlatFields``; None for RPCs without it.  ``object``: the first file handle of the results if that
+    was asked for, b"" if they have none."""
 
     def row(self, index: int) -> FlatFields:
         return FlatFields(*(self.columns[name][index] for name in FlatFields._fields))
 
 
 LayoutsKind = tuple[XdrType, bool, int, int]
-"""The type; whether it is one of results; of truncated values the bytes that are captured, and those that are not."""
+"""The type; whether it is one of results; for truncated values the bytes that are captured and those that are not."""
 MAX_KINDS = 1024
 
 
 class FieldReader:
-    """Remembers how messages are laid out; see the module."""
+    """Remembers the layouts of messages; see the module."""
 
     def __init__(self) -> None:
         self._layouts: dict[LayoutsKind, Layouts] = {}
@@ -106,8 +106,8 @@ class FieldReader:
         wanted: frozenset[str] = frozenset(FlatFields._fields),
         needless: NDArray[np.bool_] | None = None,
     ) -> FieldColumns:
-        """The fields of all RPCs of a table whose contents are kept; ``objects``: those whose is asked for;
-        ``wanted``: fields that are read, where that takes time; ``needless``: RPCs of which none is asked for."""
+        """The fields of all RPCs of a table whose contents are kept; ``objects``: RPCs whose ``object`` is asked for;
+        ``wanted``: fields to read, if that takes time; ``needless``: RPCs whose fields are not asked for."""
         columns = {name: np.full(len(table), None, object) for name in (*FlatFields._fields, "object")}
         for row, rpc in zip(table.places.tolist(), table.objects, strict=True):
             if needless is not None and needless[row]:
@@ -120,11 +120,11 @@ class FieldReader:
         return FieldColumns(columns)
 
     def fields(self, rpc: Rpc) -> FlatFields:
-        """Those of one RPC."""
+        """The fields of one RPC."""
         return FlatFields(**self._found(rpc, False))
 
     def _found(self, rpc: Rpc, asked: bool) -> dict[str, Any]:
-        """The same by their names; ``asked``: and ``object``, where the results were read."""
+        """The fields of one RPC by name; ``asked``: with ``object``, if the results could be read."""
         if isinstance(rpc, KnownRpc):
             return rpc.fields._asdict()
         call = message_bytes(rpc, False)
@@ -180,9 +180,9 @@ class FieldReader:
 
 
 def known_columns(rows: Sequence[FlatFields]) -> FieldColumns:
-    """Fields that were read elsewhere, as columns."""
+    """Columns of fields that were read elsewhere."""
     columns = {name: np.empty(len(rows), object) for name in FlatFields._fields}
-    for name, values in zip(FlatFields._fields, zip(*rows, strict=True), strict=False):  # Of no rows there are none.
+    for name, values in zip(FlatFields._fields, zip(*rows, strict=True), strict=False):  # Without rows there are none.
         columns[name][:] = values
     return FieldColumns(columns)
 
@@ -191,12 +191,12 @@ class MessageBytes(NamedTuple):
     """An RPC message."""
 
     prefix: bytes | memoryview
-    """Up to the first byte that is missing."""
+    """The bytes before the first one that is missing."""
     data: SparseBytes
 
 
 def message_bytes(rpc: Rpc, reply: bool) -> MessageBytes | None:
-    """The call or the reply; None where it is not there."""
+    """The call or the reply; None if it is missing."""
     message = rpc.reply if reply else rpc.call
     if message is None:
         return None
@@ -234,14 +234,14 @@ _RESULTS_BY_NAME: tuple[dict[str, XdrType], ...] = tuple(
 
 
 def _credential_at(call: bytes | memoryview) -> tuple[int, bytes]:
-    """Flavor and body of the credential of a whole call header."""
+    """Flavor and body of the credential in a complete call header."""
     flavor, length = words2(memoryview(call), 24)
     return flavor, bytes(call[32 : 32 + length])
 
 
 @lru_cache(maxsize=4096)
 def _credential(flavor: int, body: bytes) -> dict[str, Any]:
-    """As ``credential_fields``."""
+    """``credential_fields`` of a credential."""
     data = pack(">II", flavor, len(body)) + body + bytes(-len(body) & 3)
     header = Node("", None, 0)
     header.children.append(decode(CREDENTIAL, "cred", SparseBytes([(0, data)], len(data)), 0, len(data)).root)
@@ -249,21 +249,21 @@ def _credential(flavor: int, body: bytes) -> dict[str, Any]:
 
 
 def message_places(rows: Rows, side: str) -> tuple[Int64s, Int64s]:
-    """Where in the bytes of the batch the Payload streams of Sends of row RPCs begin, and where what of them is
-    captured ends; ``side``: 'call' or 'reply'."""
+    """Offsets in the bytes of the batch: where the Payload streams of row RPCs' Sends begin, and where their captured
+    bytes end; ``side``: 'call' or 'reply'."""
     at = rows[f"{side}_at"]
     return at + rows[f"{side}_send"] - rows[f"{side}_inline"], at + rows[f"{side}_captured"]
 
 
 def successful(data: Bytes, replies: Int64s) -> NDArray[np.bool_]:
-    """Which replies have results behind ``REPLY_HEADER`` bytes."""
+    """Which replies have results after ``REPLY_HEADER`` bytes."""
     alike: NDArray[np.bool_] = (gathered(data, len(_SUCCESSFUL), replies + 4) == _SUCCESSFUL).all(axis=1)
     return alike
 
 
 def argument_places(data: Bytes, calls: Int64s, ends: Int64s) -> Int64s:
-    """Where the arguments of calls begin: behind credential and verifier (RFC 5531, 9); of calls that are truncated
-    before them, their ``ends``."""
+    """Where the arguments of calls begin, after credential and verifier (RFC 5531, 9); for calls truncated before
+    them, their ``ends``."""
     at = calls + 28
     for _ in range(2):
         there = at + 4 <= ends
@@ -276,7 +276,7 @@ def argument_places(data: Bytes, calls: Int64s, ends: Int64s) -> Int64s:
 
 
 def unread_calls(table: RpcTable) -> NDArray[np.bool_]:
-    """Which calls of row RPCs are truncated before their arguments."""
+    """Which row RPCs have a call that is truncated before its arguments."""
     rows = table.only_rows
     unread: NDArray[np.bool_] = rows["call_captured"] < rows["call_send"]
     if not len(table.data) or not unread.any():
@@ -286,8 +286,8 @@ def unread_calls(table: RpcTable) -> NDArray[np.bool_]:
 
 
 def reply_places(table: RpcTable) -> tuple[Int64s, Int64s, Int64s]:
-    """Where the reply messages of row RPCs begin, and what is captured of them ends, -1 for those that are elsewhere;
-    and how many of their bytes are not captured."""
+    """Where the replies of row RPCs begin, and where their captured bytes end, -1 if they are elsewhere; and how many
+    of their bytes are not captured."""
     rows = table.only_rows
     starts, ends = message_places(rows, "reply")
     lacks = (rows["reply_send"] - rows["reply_captured"]).astype(np.int64)
@@ -299,7 +299,7 @@ def reply_places(table: RpcTable) -> tuple[Int64s, Int64s, Int64s]:
 
 
 class _RowFields:
-    """The row RPCs of a table."""
+    """Reads the fields of the row RPCs of a table."""
 
     def __init__(
         self,
@@ -368,10 +368,10 @@ class _RowFields:
             self.found[name][self.places[row]] = value
 
     def _read_credentials(self, calls: Int64s, ends: Int64s, headed: NDArray[np.bool_]) -> None:
-        """``headed``: calls of which the header is there."""
+        """Read the credentials of calls; ``headed``: calls with a captured header."""
         ends = ends.copy()
         ends[headed] = calls[headed] + 32 + words_at(self.data, calls[headed] + 28)
-        sizes = np.where(headed, ends - calls - 24, calls + 24 - ends)  # Apart from each other.
+        sizes = np.where(headed, ends - calls - 24, calls + 24 - ends)  # Others get sizes that no credential has.
         left = np.arange(len(calls))
         credentials: list[Int64s] = []
         while len(left) and len(credentials) < MAX_CALLERS:
@@ -403,7 +403,8 @@ class _RowFields:
         lacks: Int64s,
         wanted: frozenset[str],
     ) -> list[tuple[Int64s, frozenset[str]]]:
-        """Rows with the names of the fields that they have; ``lacks``: bytes behind them that are not captured."""
+        """Read a type's fields; returns rows with the names of their fields.  ``lacks``: bytes that are not
+        captured."""
         truncated = lacks[mine] > 0
         read = self._read_alike((type, results, 0, 0), mine[~truncated], starts, ends, wanted)
         cut = mine[truncated]
@@ -417,7 +418,7 @@ class _RowFields:
     def _read_alike(
         self, kind: LayoutsKind, mine: Int64s, starts: Int64s, ends: Int64s, wanted: frozenset[str]
     ) -> list[tuple[Int64s, frozenset[str]]]:
-        """The same of those that are whole, or truncated at one place."""
+        """Read the fields of rows that are whole, or truncated at the same offset."""
         type, results, _, lacking = kind
         read: list[tuple[Int64s, frozenset[str]]] = []
         left = np.ones(len(mine), np.bool_)

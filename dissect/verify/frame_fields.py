@@ -1,5 +1,5 @@
-"""What one frame shows, by Wireshark's field names: from our decoders, and from tshark; and where
-tshark is known to be wrong."""
+"""The fields of one frame by Wireshark's names: from our decoders, and from tshark; and where tshark is known to be
+wrong."""
 
 from __future__ import annotations
 
@@ -76,9 +76,9 @@ MAD_FIELDS = tuple(
 )
 
 _CM_NAMES = {"REQ": "req", "REP": "rep", "REJ": "rej", "RTU": "rtu", "DREQ": "dreq", "DREP": "drsp"}
-"""What Wireshark calls the CM messages that it shows field by field."""
+"""Wireshark's names of the CM messages that it shows field by field."""
 _CM_LEFT_OUT = ("reserved", "vendorid", "sapsupported", "ari", "remoteqpneecn", "flowlabel", "pktrate")
-"""What Wireshark does not show, and what it takes from the wrong bits."""
+"""Fields that Wireshark does not show, or takes from the wrong bits."""
 
 
 def _cm_name(kind: str, field: str) -> str:
@@ -105,7 +105,7 @@ MPA_FIELDS = (
     "iwarp_mpa.rej_flag",
     "iwarp_mpa.pdlength",
 )
-"""Of a Request or Reply."""
+"""Fields of a Request or Reply."""
 
 FPDU_FIELDS = (
     "iwarp_mpa.ulpdulength",
@@ -175,10 +175,10 @@ RPC_FIELDS = (
 FRAME = "frame.number"
 
 ASKED = (FRAME, *PACKET_NAMES, *HEADER_FIELDS, *RPC_FIELDS)
-"""The fields that Wireshark is asked for, in the order in which ``tshark_fields`` takes them."""
+"""The fields asked of Wireshark, in the order in which ``tshark_fields`` takes them."""
 
 DISPLAY_FILTER = "infiniband || iwarp_mpa"
-"""Frames that Wireshark is asked about."""
+"""Selects the frames for which Wireshark is asked."""
 
 _MANAGEMENT = frozenset((*MAD_FIELDS, *(name for fields in CM_FIELDS.values() for name in fields.values())))
 
@@ -186,11 +186,11 @@ GENERAL_SERVICES = 1
 """Queue pairs 0 and 1 take Management Datagrams (IBA 3.9)."""
 
 ONCE = frozenset({"infiniband.immdt", "infiniband.ieth"})
-"""Wireshark gives the same value as a header and as its field."""
+"""Fields that Wireshark gives twice, as a header and as its field."""
 
 
 FIXED_WORDS = 16
-"""Bytes of an RPC-over-RDMA header that every version and procedure has (RFC 8166, 4.2)."""
+"""Bytes of an RPC-over-RDMA header that all versions and procedures share (RFC 8166, 4.2)."""
 
 
 class FrameFields(NamedTuple):
@@ -219,7 +219,7 @@ class PacketBlock(NamedTuple):
 
 
 def packet_block(packets: PacketBatch) -> PacketBlock:
-    """The Base Transport Headers and extended headers of a batch, as far as they were captured."""
+    """The Base Transport Headers and extended headers of a batch, as far as captured."""
     rows = packets.rows
     opcode = rows["opcode"]
     available = rows["payload"] - rows["bth"] + rows["captured"]
@@ -258,7 +258,7 @@ def _management(packets: PacketBatch) -> list[tuple[str, Int64s, NDArray[np.unsi
 
 
 def header_fields(header: TransportHeader) -> Fields:
-    """An RPC-over-RDMA header by Wireshark's names."""
+    """The fields of an RPC-over-RDMA header by Wireshark's names."""
     fields: Fields = {
         "rpcordma.xid": (header.xid,),
         "rpcordma.version": (header.version,),
@@ -272,7 +272,7 @@ def header_fields(header: TransportHeader) -> Fields:
             fields["rpcordma.vers_low"], fields["rpcordma.vers_high"] = ((version,) for version in header.supported)
         return fields
     if header.procedure == RDMA_DONE and header.version == 1:
-        return fields  # which has no chunk lists
+        return fields  # An RDMA_DONE has no chunk lists.
     reads = [(chunk.position, segment) for chunk in header.reads for segment in chunk.segments]
     arrays = [*header.writes, *((header.reply,) if header.reply else ())]
     segments = [segment for _, segment in reads] + [segment for array in arrays for segment in array.segments]
@@ -292,7 +292,7 @@ def header_fields(header: TransportHeader) -> Fields:
 
 
 def fpdu_fields(fpdus: Fpdus) -> Iterator[FrameFields]:
-    """FPDUs of one direction, each in the frame that completes it."""
+    """The fields of FPDUs of one direction, each in the frame that completes it."""
     rows = fpdus.rows
     columns = (rows[name].tolist() for name in ("last_frame", "opcode", "last", "stag", "msn", "place", "length"))
     for index, (frame, opcode, last, stag, msn, offset, length) in enumerate(zip(*columns, strict=True)):

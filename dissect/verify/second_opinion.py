@@ -1,8 +1,8 @@
-"""Our reading of a capture beside Wireshark's: packet headers field by field, RPCs one by one.
+"""Our decoding of a capture compared with Wireshark's: packet headers field by field, RPCs one by one.
 
-Both sides come as the same nouns: FrameFields are what one of them found in one frame, by Wireshark's field names, and
-a ComparedMessage is a call or a reply.  Where they differ, the table of what Wireshark is known to get wrong in
-``frame_fields.py`` says which of the two is right, where that is known.
+Both sides come as the same nouns: FrameFields are what one of them found in a frame, by Wireshark's field names, and a
+ComparedMessage is a call or a reply.  If they differ, the table of known Wireshark errors in ``frame_fields.py`` tells
+which of the two is right, as far as that is known.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ GSI_QKEY = 0x80010000
 
 
 def datagram_spots(fields: Mapping[str, Values]) -> frozenset[str]:
-    """Rows that apply to a packet by what Wireshark shows of it: RPC-over-RDMA uses no datagrams but those of CM."""
+    """Rows that apply to a packet by its fields in Wireshark: RPC-over-RDMA uses no datagrams except those of CM."""
     keys = fields.get("infiniband.deth.q_key", ())
     return frozenset({"IP over InfiniBand"}) if keys and GSI_QKEY not in keys else frozenset()
 
@@ -74,11 +74,11 @@ class IwarpStreams:
     """The iWARP connections, and the frames in which their FPDUs end."""
 
     links: dict[int, TcpConnection] = field(default_factory=dict)
-    """By frame."""
+    """Connection by the frame in which one of its FPDUs ends."""
     known: dict[TcpConnection, None] = field(default_factory=dict)
     """In order of appearance."""
     split: dict[TcpConnection, int] = field(default_factory=dict)
-    """The first frame with an FPDU that is spread over TCP segments."""
+    """By connection: the first frame with an FPDU that is spread over TCP segments."""
 
     def add(self, tcp: TcpConnection, fpdus: Fpdus) -> None:
         rows = fpdus.rows
@@ -89,7 +89,7 @@ class IwarpStreams:
             self.split[tcp] = min(int(spread.min()), self.split.get(tcp, int(spread.min())))
 
     def of(self, frame: int) -> frozenset[str]:
-        """Names of the rows that apply to a frame; where it ends no FPDU, of all connections at that time."""
+        """Names of the rows that apply to a frame; if no FPDU ends in it, those of all connections at that time."""
         if frame in self.links:
             return self._of(self.links[frame], frame)
         lives = [
@@ -114,14 +114,14 @@ class IwarpStreams:
 
 @dataclass(slots=True)
 class Circumstances:
-    """What all calls and replies have in common, to be asked when all were seen."""
+    """Circumstances that depend on all calls and replies; to be asked when all were seen."""
 
     offers: list[tuple[int, tuple[int, bool], list[Segment]]] = field(default_factory=list)
-    """Frame of a call, its connection and direction, what it offers."""
+    """Frame of a call, its connection and direction, and the memory it offers."""
     callers: defaultdict[int, list[tuple[int, bool]]] = field(default_factory=lambda: defaultdict(list))
-    """XID -> connection and direction of each call that had it."""
+    """By XID: connection and direction of each call with it."""
     long_sends: defaultdict[int, list[tuple[int, Operation]]] = field(default_factory=lambda: defaultdict(list))
-    """By connection the Sends of several packets: first PSN, Operation."""
+    """By connection: Sends of several packets, as first PSN and Operation."""
 
     def add(self, rpc: Rpc) -> None:
         caller = rpc.connection.number, rpc.backward
@@ -134,7 +134,7 @@ class Circumstances:
             self.offers.append((rpc.call.frame, caller, segments))
 
     def by_xid(self, xid: int) -> frozenset[str]:
-        """Rows that apply to every call with that XID."""
+        """Rows that apply to every call with this XID."""
         callers = self.callers[xid]
         if len(callers) < 2:
             return frozenset()
@@ -142,7 +142,7 @@ class Circumstances:
         return frozenset({"one XID both ways"} if both else {"XID reused"})
 
     def offered_again(self) -> set[int]:
-        """Frames of the calls that offer memory which an earlier call of the same end offered under the same handle."""
+        """Frames of calls that offer memory which an earlier call of the same end offered with the same handle."""
         known: dict[tuple[int, bool, int], Segment] = {}
         frames: set[int] = set()
         for frame, caller, segments in sorted(self.offers, key=itemgetter(0)):
@@ -155,7 +155,7 @@ class Circumstances:
         return frames
 
     def psns_alike(self) -> set[int]:
-        """Last frames of the Sends whose PSNs the other end used earlier for the first packet of one."""
+        """Last frames of Sends one of whose PSNs the other end had used for the first packet of a Send."""
         frames: set[int] = set()
         for sends in self.long_sends.values():
             starts = sorted(sends, key=itemgetter(0))
@@ -174,12 +174,12 @@ _KEY = np.dtype(
     align=True,
 )
 _SHOWN = IS_RC & (IS_SEND | IS_READ_RESPONSE) & (IS_LAST | IS_ONLY)
-"""Packets that Wireshark shows messages in."""
+"""Packets in which Wireshark shows messages."""
 
 
 @dataclass(slots=True)
 class RetransmittedPackets:
-    """Finds the packets that were sent more than once, by queue pair and PSN, among those that end a message."""
+    """Finds packets that came more than once, by queue pair and PSN, among those that end a message."""
 
     keys: list[Rows] = field(default_factory=list)
     frames: list[Int64s] = field(default_factory=list)
@@ -193,7 +193,7 @@ class RetransmittedPackets:
         self.frames.append(rows["frame"].astype(np.int64))
 
     def found(self) -> set[int]:
-        """Frames of all their transmissions, the first ones too: the receiver may have dropped those."""
+        """Frames of all their transmissions, including the first, which the receiver may have dropped."""
         if not self.keys:
             return set()
         _, which, times = np.unique(np.concatenate(self.keys), return_inverse=True, return_counts=True)
@@ -204,14 +204,14 @@ PACKET, HEADER, CALL, REPLY = "packet", "transport header", "call", "reply"
 THINGS = (PACKET, HEADER, CALL, REPLY)
 """What is compared frame by frame."""
 FIELD = "field"
-"""What is compared of the calls and replies themselves, see ``rpc_fields``."""
+"""Compared for calls and replies themselves, see ``rpc_fields``."""
 
 
 class ComparedMessage(NamedTuple):
-    """A call or a reply.  None is: not known."""
+    """A call or a reply.  None means unknown."""
 
     frame: int
-    """Where it is complete."""
+    """The frame that completes it."""
     xid: int
     is_reply: bool
     program: int | None = None
@@ -220,7 +220,7 @@ class ComparedMessage(NamedTuple):
     other: int | None = None
     """Frame of the reply to this call, or of the call of this reply."""
     time: int | None = None
-    """Of a reply: nanoseconds since the call."""
+    """A reply: nanoseconds since the call."""
 
     @property
     def what(self) -> str:
@@ -228,25 +228,25 @@ class ComparedMessage(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """One field, or the whole thing, that the two show differently."""
+    """A field, or the whole thing, that the two sides show differently."""
 
     what: str
     """One of THINGS, or FIELD."""
     frame: int
     field: str
-    """Wireshark's name; 'packet', 'rpcordma' or 'rpc' where one of the two has nothing at all."""
+    """Wireshark's name; 'packet', 'rpcordma' or 'rpc' if one of the two has nothing at all."""
     ours: Values | None
-    """None where there is nothing."""
+    """None if there is nothing."""
     theirs: Values | None
     right: str = "undecided"
     """'rdmascope', 'Wireshark', 'both' or 'undecided'."""
     reason: str = ""
-    """Why; '' where it is undecided."""
+    """Why; '' if it is undecided."""
     reference: str = ""
 
     @property
     def explained(self) -> bool:
-        """It says nothing against our reading."""
+        """Whether it does not count against our decoding."""
         return self.right in ("rdmascope", "both")
 
 
@@ -265,7 +265,7 @@ def messages(frame: FrameFields) -> list[ComparedMessage]:
     of_calls, of_replies, times = (iter(fields.get(f"rpc.{name}", ())) for name in ("reqframe", "repframe", "time"))
 
     def at(name: str, index: int) -> int | None:
-        # NFS repeats what RPC says, as often for each message.
+        # NFS repeats the fields of RPC, equally often for each message.
         values = fields.get(name, ())
         each, rest = divmod(len(values), len(kinds))
         return values[index * each] if each and not rest else None
@@ -293,12 +293,12 @@ class OurMessage(NamedTuple):
 
     message: ComparedMessage
     touched: frozenset[str]
-    """The weak spots of Wireshark that its Rpc touches."""
+    """Names of Wireshark's weak spots that its Rpc touches."""
     call_frame: int
     complete: int
-    """Frame in which the call and its Read chunks are complete."""
+    """The frame that completes the call and its Read chunks."""
     since_complete: int | None
-    """Of a reply: nanoseconds since then."""
+    """A reply: nanoseconds since then."""
 
 
 @dataclass(slots=True)
@@ -308,14 +308,14 @@ class Ours:
     blocks: list[PacketBlock] = field(default_factory=list)
     """InfiniBand transport packets."""
     fpdus: dict[int, Fields] = field(default_factory=dict)
-    """By the frame that completes them."""
+    """By frame that completes them."""
     headers: dict[int, tuple[Fields, frozenset[str]]] = field(default_factory=dict)
-    """RPC-over-RDMA headers by frame, with the weak spots that their Rpc touches."""
+    """By frame: RPC-over-RDMA headers, with the weak spots that their Rpc touches."""
     messages: list[OurMessage] = field(default_factory=list)
     truncated: set[int] = field(default_factory=set)
     """Frames that the capture truncated."""
     foreign: set[int] = field(default_factory=set)
-    """Frames with opcodes of a transport service that is not decoded."""
+    """Frames with opcodes of transport services that are not decoded."""
     low_ports: set[int] = field(default_factory=set)
     """Frames whose UDP source port is below that of RoCEv2."""
     retransmitted: RetransmittedPackets = field(default_factory=RetransmittedPackets)
@@ -342,19 +342,19 @@ class Ours:
         self.messages += rpc_messages(rpc, spots)
 
     def add_message(self, message: Message) -> None:
-        """A message that is part of no Rpc."""
+        """Add a message that belongs to no Rpc."""
         if message.header.length >= FIXED_WORDS:
             self.headers[message.frame] = header_fields(message.header), touched_message(message)
 
     def add_fpdus(self, tcp: TcpConnection, direction: int, fpdus: Fpdus) -> None:
-        """The next FPDUs of one direction of an iWARP connection."""
+        """Add the next FPDUs of one direction of an iWARP connection."""
         if tcp.records:
             return
         self.streams.add(tcp, fpdus)
         add_fields(self.fpdus, fpdu_fields(fpdus))
 
     def frame_fields(self) -> Iterator[FrameFields]:
-        """Every packet, in frame order."""
+        """The fields of every packet, in frame order."""
         segment_fields = dict(self.fpdus)
         for tcp in self.streams.known:
             for direction in tcp.directions:
@@ -366,7 +366,7 @@ class Ours:
 
 
 class OtherMessages(Listener):
-    """A listener that notes the messages which are part of no Rpc."""
+    """A listener that collects messages that belong to no Rpc."""
 
     takes_rows = True
     reads_bytes = False
@@ -379,7 +379,7 @@ class OtherMessages(Listener):
 
 
 def rpc_messages(rpc: Rpc, spots: frozenset[str]) -> list[OurMessage]:
-    """An Rpc's call and reply, as far as they were seen.  An RDMA_ERROR is no reply."""
+    """An Rpc's call and reply, as far as captured.  An RDMA_ERROR is no reply."""
     names = rpc.program, rpc.version, rpc.procedure
     call, reply = rpc.call, rpc.reply
     if reply is not None and reply.header.procedure == RDMA_ERROR:
@@ -405,7 +405,7 @@ def rpc_messages(rpc: Rpc, spots: frozenset[str]) -> list[OurMessage]:
 
 
 def _carries_no_rpc(call: Message) -> bool:
-    """By its own header: it ends in a malformed list, has no chunk for a message, or a procedure that has none."""
+    """Whether, by its own header, it has a malformed list, no chunk for a message, or a procedure without one."""
     header = call.header
     if header.truncated:
         return False
@@ -427,10 +427,10 @@ Pair = tuple[str, Values | None, Values | None]
 
 
 class Comparison:
-    """Tells the differences one after the other, and counts what was compared."""
+    """Yields the differences one by one, and counts what was compared."""
 
     def __init__(self, ours: Ours, unknown: frozenset[str] = frozenset()) -> None:
-        """``unknown``: fields that this Wireshark has not."""
+        """``unknown``: fields that this version of Wireshark does not have."""
         self.unknown = unknown
         self.tallies = {what: ComparisonTally() for what in THINGS}
         self.names: frozenset[str] = frozenset()
@@ -445,15 +445,15 @@ class Comparison:
             "retransmitted": ours.retransmitted.found(),
             "PSNs alike": ours.circumstances.psns_alike(),
         }
-        """Rows that apply to all that is in some frames."""
+        """Rows that apply to everything in some frames."""
 
     @property
     def agree(self) -> bool:
-        """Every difference is explained."""
+        """Whether every difference is explained."""
         return not any(tally.unexplained for tally in self.tallies.values())
 
     def run(self, theirs: Iterable[FrameFields]) -> Iterator[Difference]:
-        """Every difference; ``theirs`` are Wireshark's frame_fields in frame order."""
+        """Every difference; ``theirs``: Wireshark's FrameFields in frame order."""
         shown: list[ComparedMessage] = []
         for frame, mine, other in _side_by_side(self._ours.frame_fields(), theirs):
             header, spots = self._ours.headers.get(frame, NO_HEADER)
@@ -496,7 +496,7 @@ class Comparison:
                 spots |= {"memory advertised again"}
             spots |= {name for name in ("PSNs alike", "UDP port") if mine.other in self._spots[name]}
             yield from self._judged(mine.what, mine.frame, _message_differing(our_message, other), spots, our_message)
-        # What is left Wireshark may have shown a second time, for the reason for which it went wrong the first.
+        # Wireshark may show the remaining messages a second time, for the reason for which it was wrong the first time.
         like: defaultdict[tuple[int, bool], frozenset[str]] = defaultdict(frozenset)
         for our_message in self._ours.messages:
             like[our_message.message.xid, our_message.message.is_reply] |= our_message.touched
@@ -541,7 +541,7 @@ def _place(message: OurMessage) -> int:
 def _take(
     places: dict[tuple[int, bool], list[ComparedMessage]], message: ComparedMessage, first: int, last: int
 ) -> ComparedMessage | None:
-    """The last one like ``message`` that is shown between two frames; no other message gets it then."""
+    """Take the last message like ``message`` between two frames, so that no other message gets it."""
     candidates = places.get((message.xid, message.is_reply), [])
     for index in reversed(range(len(candidates))):
         if first <= candidates[index].frame <= last:
@@ -556,7 +556,7 @@ def _message_differing(message: OurMessage, theirs: ComparedMessage | None) -> l
     match = "rpc.repframe" if mine.is_reply else "rpc.reqframe"
     values = [(FRAME, mine.frame, theirs.frame), (match, mine.other, theirs.other)]
     if not mine.is_reply or (theirs.other is not None and theirs.other in (mine.other, message.complete)):
-        # A reply says nothing of these; Wireshark has them from the call that it found.
+        # A reply has no such fields; Wireshark takes them from the call that it matched.
         values += [
             ("rpc.program", mine.program, theirs.program),
             ("rpc.programversion", mine.version, theirs.version),
@@ -572,7 +572,7 @@ def _values(value: int | None) -> Values | None:
 
 
 def _is_late(mine: OurMessage, name: str, theirs: Values | None) -> bool:
-    """Whether Wireshark shows exactly what follows from showing the call where its Read chunks are complete."""
+    """Whether Wireshark's value is explained by its showing the call where its Read chunks are complete."""
     if mine.complete == mine.call_frame or theirs is None:
         return False
     if name == "rpc.time":
@@ -581,7 +581,7 @@ def _is_late(mine: OurMessage, name: str, theirs: Values | None) -> bool:
 
 
 def _differing(group: str, mine: Fields, other: Fields) -> list[Pair]:
-    """The fields whose values differ; the group's name where one of the two has none at all."""
+    """The fields whose values differ; or the group's name if one of the two has none at all."""
     if mine == other:
         return []
     if not mine or not other:
@@ -595,7 +595,7 @@ def _telling(fields: Fields) -> Values | None:
 
 
 def _side_by_side(mine: Iterable[FrameFields], theirs: Iterable[FrameFields]) -> Iterator[tuple[int, Fields, Fields]]:
-    """Frame by frame what either found; both ascend."""
+    """What either side found, frame by frame; both must ascend."""
 
     def frame_of(shown: tuple[FrameFields, int]) -> int:
         return shown[0].frame
@@ -609,11 +609,11 @@ def _side_by_side(mine: Iterable[FrameFields], theirs: Iterable[FrameFields]) ->
 
 
 PROTOCOLS = ("rpc", "nfs", "nfs.cb", "mount", "nfsacl", "portmap", "nlm", "stat")
-"""Wireshark's; fields of others are not compared."""
+"""Wireshark's names; fields of other protocols are not compared."""
 HASHES = frozenset(("nfs.fh.hash", "nfs.stateid.other_hash"))
-"""Shown as the CRC-32 of their bytes."""
+"""Fields shown as the CRC-32 of their bytes."""
 STATEID_HASH = "nfs.stateid.hash"
-"""Shown as their CRC-16."""
+"""Field shown as the CRC-16 of its bytes."""
 SPANNING = frozenset(
     (
         "nfs.attr",
@@ -628,7 +628,7 @@ SPANNING = frozenset(
         "rpc.fill_bytes",
     )
 )
-"""What stands for several fields at once, or for none of the message's."""
+"""Fields that stand for several fields at once, or for none of the message's."""
 DEPRECATED = "nfs.stateid.deprecated"
 OPAQUE_LENGTH = "rpc.opaque_length"
 NOT_DISSECTED = frozenset(
@@ -637,7 +637,7 @@ NOT_DISSECTED = frozenset(
         "retentevt_get", "retentevt_set", "mode_set_masked", "layout_type",
     )
 )  # fmt: skip
-"""Attributes of NFSv4 of which Wireshark shows the number and the bytes."""
+"""NFSv4 attributes of which Wireshark shows the number and the bytes."""
 
 
 class ShownField(NamedTuple):
@@ -646,9 +646,9 @@ class ShownField(NamedTuple):
     name: str
     """'nfs.offset3'; '' for a label."""
     offset: int
-    """In the RPC message, from the XID on."""
+    """In the RPC message, counted from the XID."""
     value: bytes
-    """Of a bit in a mask: the bytes of the whole mask."""
+    """For a bit in a mask: the bytes of the whole mask."""
     shown: str
 
 
@@ -660,22 +660,22 @@ class ShownMessage(NamedTuple):
 
 
 class FieldDifference(NamedTuple):
-    """One field that the two have differently.  None: there is nothing."""
+    """A field that the two sides show differently.  None means missing."""
 
     name: str
-    """Wireshark's; ours where Wireshark shows nothing."""
+    """Wireshark's name; ours if Wireshark shows nothing."""
     ours: bytes | None
     theirs: bytes | None
     reason: str = ""
-    """Why ours is right; '' where that is not known."""
+    """Why ours is right; '' if unknown."""
     reference: str = ""
 
 
 class _Place(NamedTuple):
     name: str
-    """Of the field; '' of a word that counts, or says that something follows."""
+    """Name of the field; '' for a word that counts, or says that something follows."""
     value: bytes | None
-    """None where it has no bytes of its own."""
+    """None if it has no bytes of its own."""
 
 
 class ComparedFields(NamedTuple):
@@ -686,7 +686,7 @@ class ComparedFields(NamedTuple):
 
 
 def compared_fields(tree: MessageTree, shown: ShownMessage) -> ComparedFields:
-    """A message beside Wireshark's; each of our values must be shown, and each that is shown must be ours."""
+    """Compare a message with Wireshark's: each of our values must be shown, and each value shown must be ours."""
     roots = [root for root in (tree.header, tree.body) if root is not None]
     places = _places(roots)
     compared = 0
@@ -714,7 +714,7 @@ def compared_fields(tree: MessageTree, shown: ShownMessage) -> ComparedFields:
         elif ours.value not in (None, shown_field.value):
             different.append(FieldDifference(shown_field.name, ours.value, shown_field.value))
         elif not any(shown_field.value) and (shown_field.name == OPAQUE_LENGTH or NAMES.get(shown_field.name) == ()):
-            pass  # Of an opaque without bytes Wireshark shows its length only.
+            pass  # For an opaque without bytes Wireshark shows only its length.
         elif ours.name and ours.name not in NAMES.get(shown_field.name, (ours.name,)):
             reason = OPERATION_NOT_DISSECTED if shown_field.offset >= behind else ("", "")
             different.append(
@@ -770,7 +770,7 @@ _BODIES_NOT_DISSECTED = frozenset(
         "ext_setquota_args", "setquota_rslt",
     )
 )  # fmt: skip
-"""Types of arguments and results; some procedures with the same Wireshark dissects."""
+"""Types of arguments and results that Wireshark dissects for some procedures only."""
 STATE_OF_FAILURE = ("Wireshark shows the state of a success only", "X/Open XNFS, 11")
 
 
@@ -801,26 +801,26 @@ _OPERATIONS_NOT_DISSECTED = {
 
 
 def _dissected_end(roots: Iterable[Node]) -> int:
-    """Where the first operation begins that Wireshark does not dissect."""
+    """Offset of the first operation that Wireshark does not dissect."""
     for root in roots:
         for node in root.walk(lambda inner: not isinstance(inner.type, XdrAttributes)):
             number = node.child("argop") or node.child("resop")
             if number is not None and _word(number) in _OPERATIONS_NOT_DISSECTED:
                 return number.offset + number.length
-            if node.name == "spi_handles":  # of EXCHANGE_ID with SP4_SSV: an array, which Wireshark reads as one handle
+            if node.name == "spi_handles":  # in EXCHANGE_ID with SP4_SSV: an array that Wireshark reads as one handle
                 return node.offset
     return 1 << 62
 
 
 def _word(node: Node) -> str:
-    """The name of the value of an enum."""
+    """The name of an enum's value."""
     if isinstance(node.type, XdrInteger) and isinstance(node.value, int):
         return node.type.values.get(node.value, "")
     return ""
 
 
 def _not_dissected(roots: Iterable[Node]) -> list[tuple[int, int]]:
-    """Where attributes stand that Wireshark does not decode."""
+    """Byte ranges of attributes that Wireshark does not decode."""
     return [
         (node.offset, node.offset + node.length)
         for root in roots
@@ -848,7 +848,7 @@ def _layout_bodies(roots: Iterable[Node]) -> list[tuple[int, int]]:
 
 
 def _spans(start: int, end: int) -> Iterator[tuple[int, int]]:
-    """What Wireshark may show a value as: itself, with the count before it, with its pad."""
+    """Byte ranges that Wireshark may show for a value: the value, with the count before it, with its pad."""
     padded = end + -(end - start) % 4
     for low in (start, start - 4, start - 8):
         for high in (end, padded):
@@ -856,7 +856,7 @@ def _spans(start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def _leaves(roots: Iterable[Node]) -> Iterator[tuple[Node, int, bytes]]:
-    """Values with bytes of their own, and where these begin."""
+    """Values with bytes of their own, and their offsets."""
     for root in roots:
         for node in root.walk():
             if node.children:
@@ -866,7 +866,7 @@ def _leaves(roots: Iterable[Node]) -> Iterator[tuple[Node, int, bytes]]:
                 size = node.type.size
                 yield node, end - size, (node.value % (1 << 8 * size)).to_bytes(size, "big")
             elif isinstance(node.type, XdrOpaque) and isinstance(node.value, memoryview):
-                # Before it may stand a count, and a word that says that it follows.
+                # A count, and a word that says that it follows, may come first.
                 yield node, end - round_up(len(node.value)), bytes(node.value)
 
 
@@ -895,7 +895,7 @@ def _add(places: dict[tuple[int, int], _Place], node: Node) -> None:
             places[node.offset, len(value)] = _Place(node.name, value)
             return
         places[node.offset + 4, len(value)] = _Place(node.name, value)
-        # Behind the word that says that it follows, if it is optional.
+        # If it is optional, it follows the word that says so.
         places.setdefault((node.offset + 4, 4), _Place("", None))
         places.setdefault((node.offset + 8, len(value)), _Place(node.name, value))
     elif isinstance(node.type, XdrInteger) and isinstance(node.value, int):

@@ -1,8 +1,7 @@
 """One end of a connection: takes events, returns actions.
 
-``Requester`` and ``Responder`` are its halves (RFC 8166, 3 and 4; version-two-01); ``Characteristics`` are those of
-both ends, with the four options that announce them (xcharext-02).
-"""
+``Requester`` and ``Responder`` are its halves (RFC 8166, 3 and 4; version-two-01).  ``Characteristics`` are those of
+both ends, with the four options that announce them (xcharext-02)."""
 
 from __future__ import annotations
 
@@ -84,11 +83,11 @@ from .nouns import (
 )
 
 LASTING = ("fresh memory", "fallback", "random handles")
-"""Duties whose breach is only wrong when it is done again."""
+"""Duties whose breach is an error only if it is repeated."""
 
 
 class RpcRdmaEndpoint:
-    """The client's or the server's end; see the package for what goes in and comes out."""
+    """The client's or the server's end; see the package for its inputs and outputs."""
 
     def __init__(self, role: Role, settings: EndpointSettings | None = None, fault: Fault | None = None) -> None:
         self.role = role
@@ -101,7 +100,7 @@ class RpcRdmaEndpoint:
         self.stage = Stage.CONNECTING
         self.state = State.FRESH
         self.version = self.settings.version
-        """The version of the next message with which this end begins a transaction."""
+        """The version in which this end begins its next transaction."""
         self.peer_private = b""
         self.requester = Requester(self, role is Role.SERVER)
         self.responder = Responder(self, role is Role.CLIENT)
@@ -112,7 +111,7 @@ class RpcRdmaEndpoint:
 
     @property
     def private_data(self) -> bytes:
-        """What goes into the connection request or reply (RFC 8797, 4)."""
+        """The private data of the connection request or reply (RFC 8797, 4)."""
         settings = self.settings
         data = b""
         if settings.announce:
@@ -146,7 +145,7 @@ class RpcRdmaEndpoint:
         if header.procedure == RDMA_ERROR:
             answer = self.responder.refuse(header, ERR_CHUNK) if header.problem and self.bends("silence") else []
             return answer + self._refused(header)
-        # An RDMA_NOMSG without chunks has no RPC message, and so no direction (RFC 8166, 4.5.2).
+        # An RDMA_NOMSG without chunks contains no RPC message, and so has no direction (RFC 8166, 4.5.2).
         malformed = bool(header.problem) or (header.procedure == RDMA_NOMSG and not header.chunks)
         if malformed and header.xid in self.requester.outstanding:
             return self.requester.refused(header)
@@ -169,7 +168,7 @@ class RpcRdmaEndpoint:
         return outputs + self.requester.reply(header, payload, event.invalidated)
 
     def _direction(self, header: TransportHeader, payload: bytes) -> int:
-        """Which direction a message has: CALL or REPLY."""
+        """The direction of a message: CALL or REPLY."""
         if header.version > 1:
             return header.direction or 0
         if header.procedure == RDMA_MSG:
@@ -189,7 +188,7 @@ class RpcRdmaEndpoint:
             return [*self.requester.refused(header), Disconnect("the two ends have no version in common")]
         outputs: list[Output] = []
         if header.error != ERR_VERS and self.state is State.ASKED:
-            outputs = self._received_version(header.version)  # it took the version, and only then found something wrong
+            outputs = self._received_version(header.version)  # The peer accepted the version, then found another error.
         if header.xid in self.requester.outstanding:
             return outputs + self.requester.refused(header)
         return outputs + self.characteristics.refused(header) + self.requester.proceed()
@@ -221,27 +220,27 @@ class RpcRdmaEndpoint:
     # The application's side
 
     def call(self, call: Call) -> list[Output]:
-        """A call to the peer; it waits for the connection and for credits."""
+        """Queue a call to the peer; it waits for the connection and for credits."""
         return self.requester.call(call)
 
     def reply(self, call: int, parts: Parts) -> list[Output]:
-        """The reply to a ``Called``."""
+        """Send the reply to a ``Called``."""
         return self.responder.reply(call, parts) if call in self.responder.calls else []
 
     def request(self, want: Mapping[int, Value]) -> list[Output]:
-        """Ask the peer to change characteristics, as soon as it is known to understand."""
+        """Ask the peer to change characteristics, once it is known to understand."""
         self.characteristics.request(want)
         return self.requester.proceed()
 
     def update(self, which: int, value: Value) -> list[Output]:
-        """Change a characteristic of this end unasked; the Receive Buffer Size may only grow so (xcharext-02, 3.1)."""
+        """Change a characteristic of this end unasked; the Receive Buffer Size may only grow (xcharext-02, 3.1)."""
         if not self.extended or (which == XCHAR_RBSIZ and value < self.characteristics.own[which]):  # type: ignore[operator]
             return []
         return self.characteristics.update(which, value)
 
     @property
     def extended(self) -> bool:
-        """Both ends know the extension."""
+        """Whether both ends know the extension."""
         return (
             self.stage is Stage.OPEN
             and self.state is State.SETTLED
@@ -260,7 +259,7 @@ class RpcRdmaEndpoint:
         return self._numbers
 
     def may_ask(self, backward: bool) -> bool:
-        """A requester may send now, as far as the connection and its version go."""
+        """Whether a requester may send now, as far as connection and version go."""
         if self.stage is not Stage.OPEN or self.state is State.HOPELESS:
             return False
         if backward:
@@ -269,7 +268,8 @@ class RpcRdmaEndpoint:
 
     @property
     def active(self) -> bool:
-        """The client chooses the version; a server's calls have that of the calls it was sent."""
+        """Whether this end chooses the version: the client does, a server's calls have that of the calls it
+        received."""
         return self.role is Role.CLIENT
 
     @property
@@ -278,17 +278,17 @@ class RpcRdmaEndpoint:
         return 28 if self.version == 1 else 32
 
     def announced(self) -> tuple[int, int] | None:
-        """Send and receive size of the peer, where both ends announced theirs."""
+        """Send and receive size of the peer; None unless both ends announced theirs."""
         announcements = find_private_data(self.peer_private)
         own = find_private_data(self.private_data)
         return (announcements[0].send_size, announcements[0].receive_size) if announcements and own else None
 
     @property
     def send_limit(self) -> int:
-        """The inline threshold of what this end sends, in the version and at the moment in force.
+        """The inline threshold now in force for what this end sends.
 
         Version 1: RFC 8166, 3.3.2; RFC 8797, 5.1.  Version 2: 1024 before it is settled, then 4096 or what the peer
-        says (version-two-01, 2.3 and 5; xcharext-02, 3.1).
+        announces (version-two-01, 2.3 and 5; xcharext-02, 3.1).
         """
         if self.version > 1:
             return self.characteristics.send_size if self.state is State.SETTLED else DEFAULT_INLINE
@@ -297,27 +297,27 @@ class RpcRdmaEndpoint:
 
     @property
     def receive_limit(self) -> int:
-        """The inline threshold of what the peer sends."""
+        """The inline threshold now in force for what the peer sends."""
         if self.version > 1:
             return self.characteristics.receive_size if self.state is State.SETTLED else DEFAULT_INLINE
         sizes = self.announced()
         return DEFAULT_INLINE if sizes is None else min(self.settings.receive_size, sizes[0])
 
     def forbidden(self, backward: bool) -> str:
-        """Why no call may be sent at all; '' where it may (xcharext-02, 3.3)."""
+        """Why calls may not be sent at all; '' if they may (xcharext-02, 3.3)."""
         none = backward and self.version > 1 and self.characteristics.peer[XCHAR_BRS] == BKREQSUP_NONE
         return "the client supports no backward requests" if none and not self.bends("backward support") else ""
 
     def chunks_allowed(self, backward: bool) -> bool:
-        """A call of this end may have chunks (RFC 8167, 5.1; xcharext-02, 3.3)."""
+        """Whether calls of this end may have chunks (RFC 8167, 5.1; xcharext-02, 3.3)."""
         return not backward or (self.version > 1 and self.characteristics.peer[XCHAR_BRS] == BKREQSUP_GENL)
 
     def serves_chunks(self, backward: bool) -> bool:
-        """A call of the peer may have chunks."""
+        """Whether calls of the peer may have chunks."""
         return not backward or (self.version > 1 and self.characteristics.own[XCHAR_BRS] == BKREQSUP_GENL)
 
     def may_invalidate(self, version: int) -> bool:
-        """Replies may use Send With Invalidate (RFC 8797, 4.1; xcharext-02, 3.2)."""
+        """Whether replies may use Send With Invalidate (RFC 8797, 4.1; xcharext-02, 3.2)."""
         if version > 1:
             return bool(self.characteristics.peer[XCHAR_REQREMINV])
         announcements = find_private_data(self.peer_private)
@@ -327,7 +327,7 @@ class RpcRdmaEndpoint:
     def new_header(
         self, xid: int, credits: int, procedure: int, direction: int, version: int | None = None
     ) -> TransportHeader:
-        """A header without chunks; ``direction`` goes where the version has a word for it."""
+        """A header without chunks; ``direction`` is used if the version has a word for it."""
         chosen = version or self.version
         return TransportHeader(xid, chosen, credits, procedure, direction=direction if chosen > 1 else None)
 
@@ -338,7 +338,7 @@ class RpcRdmaEndpoint:
         return TransportHeader(header.xid, header.version, credits, RDMA_ERROR, error=error, supported=supported)
 
     def issue(self, plan: PlannedSend) -> list[Output]:
-        """A message goes out, changed by the fault where it has an occasion."""
+        """Send a message, changed by the fault if it gives the occasion."""
         if self.role is Role.CLIENT and plan.kind in ("call", "option"):
             self._step(Input.SENT)
         fault = self.fault
@@ -360,7 +360,7 @@ class RpcRdmaEndpoint:
 
 @dataclass(slots=True)
 class ChunkMemory:
-    """Memory of ours that a call advertises."""
+    """Memory of this end that a call advertises."""
 
     number: int
     length: int
@@ -368,7 +368,7 @@ class ChunkMemory:
     handle: int | None = None
     offset: int = 0
     contents: bytes | None = None
-    """What was in it when it was released."""
+    """Its contents when it was released."""
 
     @property
     def segment(self) -> Segment:
@@ -389,7 +389,7 @@ class PendingCall:
     """As sent; None before that."""
     reply: TransportHeader | None = None
     payload: bytes = b""
-    """Inline, behind ``reply``."""
+    """The inline payload of the reply."""
 
     @property
     def memories(self) -> list[ChunkMemory]:
@@ -398,29 +398,29 @@ class PendingCall:
 
 
 class Requester:
-    """Keeps calls back until there are credits, sends them, and takes replies."""
+    """Holds calls until there are credits, sends them, and takes replies."""
 
     def __init__(self, endpoint: RpcRdmaEndpoint, backward: bool) -> None:
         self.endpoint = endpoint
         self.backward = backward
         self.waiting: deque[Call] = deque()
         self.outstanding: dict[int, PendingCall] = {}
-        """By XID; from the moment that memory is registered to that when the reply is there."""
+        """By XID, from registering memory until the reply has come."""
         self.granted: int | None = None
         """None before the first reply."""
         self._closing: list[PendingCall] = []
         self._kept: dict[bytes, list[ChunkMemory]] = {}
-        """Contents -> memory that stays registered; only a fault keeps any."""
+        """By contents: memory that stays registered, which only a fault does."""
 
     @property
     def credits(self) -> int:
-        """What calls ask for."""
+        """Credits that calls request."""
         settings = self.endpoint.settings
         return settings.backward_credits if self.backward else settings.credits
 
     @property
     def limit(self) -> int:
-        """Calls that may be outstanding (RFC 8166, 3.3.1 and 3.3.3)."""
+        """Number of calls that may be outstanding (RFC 8166, 3.3.1 and 3.3.3)."""
         if self.granted is None:
             return 1
         return max(1, min(self.credits, self.granted))
@@ -430,7 +430,7 @@ class Requester:
         return self.proceed()
 
     def proceed(self) -> list[Output]:
-        """Start what may be started."""
+        """Start the calls that may be sent."""
         endpoint = self.endpoint
         outputs = endpoint.characteristics.proceed() if endpoint.extended else []
         while self.waiting and endpoint.may_ask(self.backward):
@@ -454,7 +454,7 @@ class Requester:
         return registers or self._send(asked)
 
     def _lay_out(self, asked: PendingCall) -> str:
-        """Choose the chunks of a call; '' or why it cannot be sent."""
+        """Choose the chunks of a call; returns why it cannot be sent, '' if it can."""
         call, wish, endpoint = asked.call, asked.call.chunks, self.endpoint
         if problem := endpoint.forbidden(self.backward):
             return problem
@@ -531,20 +531,20 @@ class Requester:
     # Replies
 
     def reply(self, header: TransportHeader, payload: bytes, invalidated: int | None) -> list[Output]:
-        """A reply's header and Payload stream."""
+        """Take a reply's header and Payload stream."""
         asked = self.outstanding.get(header.xid)
         if asked is None or asked.header is None:
-            return []  # RFC 8166, 3.3.1: nothing waits for it
+            return []  # RFC 8166, 3.3.1: no call waits for it
         self.granted = header.credits or 1
         return self._close(asked, header, payload, invalidated)
 
     def refused(self, header: TransportHeader) -> list[Output]:
-        """An RDMA_ERROR: the call is over (RFC 8166, 4.5)."""
+        """Take an RDMA_ERROR: the call is over (RFC 8166, 4.5)."""
         asked = self.outstanding.get(header.xid)
         return [] if asked is None or asked.header is None else self._close(asked, header, b"", None)
 
     def again(self, header: TransportHeader) -> list[Output]:
-        """The version was refused: the call that drew the refusal is sent anew, in the version settled on."""
+        """Repeat a call whose version was refused, in the version settled on."""
         asked = self.outstanding.get(header.xid)
         if asked is not None and asked.header is not None:
             return self._send(asked) + self.proceed()
@@ -553,7 +553,7 @@ class Requester:
     def _close(
         self, asked: PendingCall, header: TransportHeader, payload: bytes, invalidated: int | None
     ) -> list[Output]:
-        """The memory is taken back before the reply is reported (RFC 8166, 4.4)."""
+        """End a call: its memory is revoked before the reply is reported (RFC 8166, 4.4)."""
         del self.outstanding[asked.call.xid]
         asked.reply, asked.payload = header, payload
         self._closing.append(asked)
@@ -600,7 +600,7 @@ class Requester:
         return [Answered(xid, message, results)]
 
     def lost(self) -> list[Output]:
-        """The connection is gone, and with it every call."""
+        """Fail all calls: the connection is gone."""
         calls = [*(asked.call for asked in self.outstanding.values()), *self.waiting]
         closing = [asked.call for asked in self._closing]
         self.outstanding.clear()
@@ -610,13 +610,13 @@ class Requester:
 
 
 def _taken(chunk: list[ChunkMemory], returned: WriteChunk) -> bytes:
-    """What the peer wrote, by the lengths that it returned."""
+    """The bytes that the peer wrote, by the lengths it returned."""
     pairs = zip(chunk, returned.segments, strict=False)
     return b"".join((memory.contents or b"")[: segment.length] for memory, segment in pairs)
 
 
 def join(call: Call, stream: bytes, results: tuple[bytes, ...]) -> bytes | None:
-    """The whole reply: results at their places by the upper-layer binding; None where one has none."""
+    """The whole reply, with results inserted where the upper-layer binding says; None if one has no place."""
     if not any(results):
         return stream
     first = call.parts[0]
@@ -640,20 +640,20 @@ def join(call: Call, stream: bytes, results: tuple[bytes, ...]) -> bytes | None:
 
 @dataclass(slots=True)
 class ServedCall:
-    """A call of the peer under way."""
+    """A call of the peer that is being served."""
 
     number: int
     header: TransportHeader
     stream: bytes
-    """What came inline."""
+    """The inline part."""
     fetching: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """RDMA Read -> which segment of which Read chunk it brings."""
+    """By RDMA Read: which segment of which Read chunk it fetches."""
     fetched: dict[tuple[int, int], bytes] = field(default_factory=dict)
     message: bytes = b""
 
 
 class Responder:
-    """Fetches what a call left in chunks, and puts replies where the call wants them."""
+    """Fetches the Read chunks of calls, and puts replies where the call wants them."""
 
     def __init__(self, endpoint: RpcRdmaEndpoint, backward: bool) -> None:
         self.endpoint = endpoint
@@ -666,7 +666,7 @@ class Responder:
         return settings.backward_credits if self.backward else settings.credits
 
     def call(self, header: TransportHeader, payload: bytes) -> list[Output]:
-        """A call's header and Payload stream: the rest is RDMA Read first."""
+        """Take a call's header and Payload stream; its Read chunks are fetched first."""
         call = ServedCall(self.endpoint.number(), header, payload)
         if not sound(header, payload):
             return self.refuse(header, ERR_CHUNK)
@@ -708,7 +708,7 @@ class Responder:
         return [Called(call.number, message)]
 
     def reply(self, number: int, parts: Parts) -> list[Output]:
-        """The reply to a call: eligible results into Write chunks, and what is too long into the Reply chunk."""
+        """Send the reply to a call: eligible results in Write chunks, a message that is too long in the Reply chunk."""
         header = self.calls.pop(number).header
         reducible, taken = items(parts), {}
         size = self.endpoint.header_bytes + sum(8 + 16 * len(chunk.segments) for chunk in header.writes)
@@ -743,13 +743,13 @@ class Responder:
         return self.endpoint.issue(plan)
 
     def refuse(self, header: TransportHeader, error: int, supported: tuple[int, int] | None = None) -> list[Output]:
-        """An RDMA_ERROR with the XID and the version of what it answers (RFC 8166, 4.5)."""
+        """Send an RDMA_ERROR with the XID and the version of what it answers (RFC 8166, 4.5)."""
         answer = self.endpoint.new_error(header, self.grant, error, supported)
         return self.endpoint.issue(PlannedSend("error", answer, asked=header, backward=self.backward))
 
 
 def sound(header: TransportHeader, payload: bytes) -> bool:
-    """Whether the Read list and what is inline can make a message (RFC 8166, 3.4.5 and 3.5.3)."""
+    """Whether the Read list and the inline part can make a message (RFC 8166, 3.4.5 and 3.5.3)."""
     zero = sum(chunk.length for chunk in header.reads if chunk.position == 0)
     if header.procedure == RDMA_NOMSG and not zero:
         return False
@@ -769,7 +769,7 @@ def chunk_segments(header: TransportHeader) -> list[tuple[Segment, ...]]:
 
 
 def fill(chunk: WriteChunk, data: bytes) -> tuple[list[int], list[Action]]:
-    """``data`` into the segments of a chunk, in order: the length of each, and the RDMA Writes (RFC 8166, 3.4.6)."""
+    """Fill the segments of a chunk in order: the length used of each, and the RDMA Writes (RFC 8166, 3.4.6)."""
     lengths: list[int] = []
     writes: list[Action] = []
     at = 0
@@ -785,7 +785,7 @@ def fill(chunk: WriteChunk, data: bytes) -> tuple[list[int], list[Action]]:
 DEFAULTS: Mapping[int, Value] = {code: kind.default for code, kind in CHARACTERISTICS.items()}
 """The characteristics of an end that announces none."""
 FIRST_XID = 0xF0000001
-"""XIDs of options that answer none: from here on, so that they are not those of calls."""
+"""XIDs of options that answer none start here, so that they differ from those of calls."""
 
 
 class Characteristics:
@@ -802,13 +802,13 @@ class Characteristics:
         }
         self.peer: dict[int, Value] = dict(DEFAULTS)
         self.introduced = False
-        """This end has sent its ROPT_INITXCH."""
+        """Whether this end has sent its ROPT_INITXCH."""
         self.known = False
-        """The peer has sent an option, so it knows the extension."""
+        """Whether the peer has sent an option, so that it knows the extension."""
         self.asked: dict[int, list[tuple[int, Value]]] = {}
-        """XID -> what a ROPT_REQXCH of this end wants, until its answer is there."""
+        """By XID: what an unanswered ROPT_REQXCH of this end asks for."""
         self.wishes: deque[dict[int, Value]] = deque()
-        """What shall be wanted next."""
+        """Changes to ask for next."""
         self.pending: dict[int, Value] = {}
         """Requested changes that ROPT_UPDXCH will announce."""
         self._xid = FIRST_XID - 1
@@ -817,21 +817,21 @@ class Characteristics:
 
     @property
     def send_size(self) -> int:
-        """Bytes of a Send to the peer at most; a lower size that was asked for counts at once (3.1)."""
+        """Largest Send to the peer in bytes; a lower size that was asked for counts at once (3.1)."""
         wanted = [value for values in self.asked.values() for which, value in values if which == XCHAR_RBSIZ]
         wanted += [value for which, value in self.pending.items() if which == XCHAR_RBSIZ]
         return min(int(value) for value in [self.peer[XCHAR_RBSIZ], *wanted])
 
     @property
     def receive_size(self) -> int:
-        """Bytes that the peer knows it may send."""
+        """Largest Send in bytes that the peer knows it may send."""
         announced = self.own if self.known and self.introduced else DEFAULTS
         return int(announced[XCHAR_RBSIZ])
 
     # What this end sends
 
     def introduce(self, xid: int | None = None) -> list[Output]:
-        """Sends the transport characteristics (ROPT_INITXCH, 4.1), once."""
+        """Announce this end's transport characteristics (ROPT_INITXCH, 4.1), once."""
         if self.introduced:
             return []
         self.introduced = True
@@ -840,11 +840,11 @@ class Characteristics:
         return self._send(ROPT_INITXCH, xid, self._side, start, xcharsubset(fixed))
 
     def request(self, want: Mapping[int, Value]) -> None:
-        """ROPT_REQXCH (4.2), as soon as there is a credit for it."""
+        """Queue a ROPT_REQXCH (4.2), which needs a credit."""
         self.wishes.append(dict(want))
 
     def proceed(self) -> list[Output]:
-        """Send the wishes there are credits for."""
+        """Send the queued requests for which there are credits."""
         outputs: list[Output] = []
         requester = self.endpoint.requester
         while self.wishes and len(requester.outstanding) + len(self.asked) < requester.limit:
@@ -855,7 +855,7 @@ class Characteristics:
         return outputs
 
     def update(self, which: int, value: Value, clears: bool = False) -> list[Output]:
-        """Sends characteristics that change (ROPT_UPDXCH, 4.4)."""
+        """Announce a change of this end's characteristics (ROPT_UPDXCH, 4.4)."""
         self.own[which] = value
         return self._send(ROPT_UPDXCH, None, self._side, xcharval(which, value), int(clears))
 
@@ -877,7 +877,7 @@ class Characteristics:
     # What the peer sends
 
     def take(self, header: TransportHeader) -> list[Output]:
-        """An RDMA2_OPTIONAL; one that is not supported is refused (version-two-01, 3.1)."""
+        """Take an RDMA2_OPTIONAL; one that is not supported is refused (version-two-01, 3.1)."""
         assert header.option is not None
         handle = self._HANDLERS.get(header.option)
         if handle is None or not self.endpoint.settings.extension:
@@ -927,7 +927,8 @@ class Characteristics:
         return outputs
 
     def _possible(self, wish: Any) -> bool:
-        """Receive buffers of fewer than 4096 bytes are no version 2 (version-two-01, 2.3)."""
+        """Whether a change can be made: version 2 needs receive buffers of at least 4096 bytes (version-two-01,
+        2.3)."""
         return wish.which != XCHAR_RBSIZ or int(wish.value) >= CHARACTERISTICS[XCHAR_RBSIZ].default
 
     def _respxch(self, header: TransportHeader, noun: RespXch) -> list[Output]:
@@ -946,7 +947,7 @@ class Characteristics:
         return self._changed(noun.now.which, noun.now.data if noun.now.value is None else noun.now.value)
 
     def refused(self, header: TransportHeader) -> list[Output]:
-        """An error instead of an answer: as if every wish was rejected (3)."""
+        """Take an error instead of an answer, as if every change had been rejected (3)."""
         self.asked.pop(header.xid, None)
         return []
 
@@ -980,14 +981,14 @@ class Fault(NamedTuple):
     says: str
     """What the endpoint does."""
     spoil: Callable[[RpcRdmaEndpoint, PlannedSend], bool] | None = None
-    """Changes a message in place; False where it gives no occasion, and was left alone."""
+    """Changes a message in place; False if that gives no occasion, and the message is unchanged."""
     private: Callable[[bytes], bytes] | None = None
     """Changes the private data."""
     bends: str = ""
     """Suspends a duty of the endpoint, by the name it is asked for in ``RpcRdmaEndpoint.bends``."""
     fits: Callable[[RpcRdmaEndpoint, int], bool] | None = None
-    """For a fault about sizes: whether a Send of so many bytes is an occasion for it."""
+    """For a fault about sizes: whether a Send of this many bytes is an occasion."""
     cause: str = ""
     """A fault of the peer that gives the occasion."""
     version: int = 0
-    """The protocol version in which there is an occasion; 0 for any."""
+    """The protocol version that gives an occasion; 0 for any."""

@@ -1,8 +1,8 @@
-"""What an endpoint can be set to do wrong: one table.
+"""The faults that an endpoint can be told to commit: one table.
 
-Each row: what it does, which end can do it, and the rule of the audit that it breaks.  A fault is committed once, on
-the first occasion that the conversation gives; without one nothing happens, and ``Endpoint.committed`` stays 0.
-"""
+Each row has what the endpoint does wrong, which end can do it, and the audit rule that it breaks.  A fault is committed
+once, on the first occasion in the conversation; without an occasion nothing happens, and ``Endpoint.committed`` stays
+0."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ FAULTS: dict[str, Fault] = {
 
 
 def find_fault(name: str) -> Fault | None:
-    """By its name, or by the rule that it breaks."""
+    """The fault with this name, or that breaks this rule."""
     if name in FAULTS:
         return FAULTS[name]
     return next((fault for fault in FAULTS.values() if fault.rule and fault.rule == name.upper()), None)

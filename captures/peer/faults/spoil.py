@@ -1,6 +1,6 @@
-"""How messages are spoiled: functions that change a PlannedSend in place, and return whether there was an occasion.
+"""How messages are spoiled: functions that change a PlannedSend in place, and return whether it gave an occasion.
 
-Headers, chunks and the RDMA Reads and Writes on them (RFC 8166), and the options of version 2 (xcharext-02).
+They change headers, chunks and the RDMA Reads and Writes on them (RFC 8166), and options of version 2 (xcharext-02).
 """
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ from ..endpoint.nouns import (
 from ..rpc import pad, whole
 
 Spoil = Callable[[RpcRdmaEndpoint, PlannedSend], bool]
-"""Changes a message in place; False where it gives no occasion."""
+"""Changes a message in place; False if it gives no occasion."""
 Change = Callable[[RpcRdmaEndpoint, PlannedSend], None]
 """Changes a planned Send; raises NoOccasion before it changes anything."""
 
 
 class NoOccasion(Exception):
-    """The message cannot be spoiled so."""
+    """The message cannot be spoiled in this way."""
 
 
 def need(occasion: object) -> None:
-    """Raise NoOccasion where this is not true."""
+    """Raise NoOccasion unless ``occasion`` is true."""
     if not occasion:
         raise NoOccasion
 
@@ -80,9 +80,9 @@ When = Callable[[RpcRdmaEndpoint, PlannedSend], object]
 def on(
     kind: str, *, backward: bool = False, chunks: bool | None = None, later: bool = False, when: When | None = None
 ) -> Callable[[Change], Spoil]:
-    """Only messages of a kind and direction; ``chunks``: only those whose call has chunks, or has none; ``later``: only
-    behind the first reply, since what is wrong before it may be taken for a refusal of the version; ``when``: only
-    those of which it is true.
+    """Spoil only messages of this kind and direction.  ``chunks``: only if the call has chunks, or has none; ``later``:
+    only after the first reply, as an error before it may be taken for a refusal of the version; ``when``: only if it
+    is true.
     """
 
     def choose(change: Change) -> Spoil:
@@ -107,7 +107,7 @@ def on(
 
 
 def put(**given: Any) -> Change:
-    """Other values of the header's fields, or of the payload and the handle that is invalidated."""
+    """Replace fields of the header, the payload, or the handle to invalidate."""
 
     def change(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
         for name, value in given.items():
@@ -117,7 +117,7 @@ def put(**given: Any) -> Change:
 
 
 def patch(plan: PlannedSend, at: int, value: int) -> None:
-    """Another word in the header as it goes out."""
+    """Replace a word of the encoded header."""
     raw = encode_header(plan.header) if plan.raw is None else plan.raw
     plan.raw = raw[:at] + pack(">I", value) + raw[at + WORD :]
 
@@ -151,13 +151,13 @@ def beyond_default(endpoint: RpcRdmaEndpoint, size: int) -> bool:
 
 
 def word(at: int, value: int) -> Spoil:
-    """A call, not the first, with another word in its header."""
+    """Replace a word in the header of a call that is not the first."""
     return on("call", later=True)(lambda endpoint, plan: patch(plan, at, value))
 
 
 @on("call", later=True)
 def optional_word(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
-    """The word before the Read list is 2."""
+    """Set the word before the Read list to 2."""
     patch(plan, 16 if plan.header.version == 1 else 20, 2)
 
 
@@ -174,13 +174,13 @@ def other_xid(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
 
 
 def credits(kind: str, backward: bool) -> Spoil:
-    """A credit value of zero."""
+    """Set the credit value to zero."""
     return on(kind, backward=backward)(put(credits=0))
 
 
 @on("call")
 def same_xid(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
-    """The XID of another call under way."""
+    """Use the XID of another outstanding call."""
     others = [xid for xid, asked in endpoint.requester.outstanding.items() if asked.header and xid != plan.header.xid]
     need(others and plan.payload)
     plan.header.xid = others[0]
@@ -192,13 +192,13 @@ def same_xid(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
 
 @alone
 def other_program(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
-    """A program that no upper-layer binding knows."""
+    """Call a program without a known upper-layer binding."""
     plan.payload = whole(service.null(plan.header.xid, 200001, 1))
 
 
 @alone
 def short_arguments(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
-    """A WRITE whose arguments end behind the file handle; the requester may send it, and is answered GARBAGE_ARGS."""
+    """Send a WRITE whose arguments end after the file handle; the requester may do so, and is answered GARBAGE_ARGS."""
     plan.payload = rpc.call_head(plan.header.xid, NFS, 3, service.WRITE) + rpc.opaque(service.HANDLE)
 
 
@@ -206,9 +206,9 @@ def short_arguments(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
 
 
 def refusing(change: Change) -> Spoil:
-    """A call without chunks is answered by RDMA_ERR_BADHEADER, and that is spoiled."""
+    """Answer a call without chunks by RDMA_ERR_BADHEADER, and spoil that."""
 
-    @on("reply", chunks=False, when=lambda endpoint, plan: endpoint.answered)  # Else nothing goes on.
+    @on("reply", chunks=False, when=lambda endpoint, plan: endpoint.answered)  # Otherwise the conversation would end.
     def spoiled(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
         header = plan.header
         plan.header = endpoint.new_error(header, header.credits or 1, ERR_CHUNK)
@@ -232,7 +232,7 @@ other_error = of_range(put(error=ERR_CHUNK, supported=None))
 
 @of_range
 def range_of_all(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
-    """The range holds the version that is refused."""
+    """Include the refused version in the range of supported versions."""
     plan.header.supported = (1, plan.header.version)
 
 
@@ -244,7 +244,7 @@ def error_and_reply(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
 
 @on("reply", chunks=False)
 def success(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
-    """SUCCESS where GARBAGE_ARGS is due."""
+    """Report SUCCESS instead of GARBAGE_ARGS."""
     need(int.from_bytes(plan.payload[20:24], "big") == GARBAGE_ARGS)
     plan.payload = service.write_done(plan.header.xid)
 
@@ -259,7 +259,7 @@ backward_chunk = on("call", backward=True)(put(reply=WriteChunk((NOWHERE,))))
 
 @on("reply")
 def callback_unannounced(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
-    """A callback behind the first reply, when nothing was offered for it."""
+    """Send a callback after the first reply, although the client did not offer a back channel."""
     xid = plan.header.xid ^ 0x4000_0000
     header = endpoint.new_header(xid, endpoint.requester.credits, RDMA_MSG, 0)
     plan.after.append(Send(encode_header(header) + whole(service.null(xid, NFS_CALLBACK, 1))))
@@ -283,11 +283,11 @@ invalidate_in_call = on("call", later=True)(put(invalidate=NOWHERE.handle))
 
 
 reading = on("call", when=lambda endpoint, plan: any(chunk.position for chunk in plan.header.reads))
-"""Only calls with a Read chunk behind the start of the stream."""
+"""Spoils only calls with a Read chunk after the start of the stream."""
 
 
 def shifted(by: int) -> Spoil:
-    """Read chunks whose Positions are ``by`` bytes off."""
+    """Shift the Positions of Read chunks by ``by`` bytes."""
 
     @reading
     def spoil(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
@@ -300,7 +300,7 @@ def shifted(by: int) -> Spoil:
 
 @reading
 def interleaved(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
-    """The segments of the chunk at Position 0 around those of another."""
+    """Put the segments of the chunk at Position 0 around those of another chunk."""
     reads = plan.header.reads
     need(len(reads) > 1 and not reads[0].position and len(reads[0].segments) > 1)
     first, *rest = reads[0].segments
@@ -309,7 +309,7 @@ def interleaved(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
 
 @reading
 def pad_inline(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
-    """The pad of the last item is left in the stream."""
+    """Leave the pad of the last item in the stream."""
     left = pad(plan.header.reads[-1].length)
     need(left and plan.payload)
     plan.payload += left
@@ -323,7 +323,7 @@ def long_call_elsewhere(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
 
 @reading
 def shorter_chunk(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
-    """Four bytes fewer than the count word says."""
+    """Make a Read chunk four bytes shorter than the count word says."""
     *before, last = plan.header.reads
     *segments, final = last.segments
     need(final.length > WORD)
@@ -332,14 +332,14 @@ def shorter_chunk(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
 
 @reading
 def not_eligible(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
-    """The chunk stands where the file handle does."""
+    """Move the chunk to where the file handle is."""
     need(plan.payload and len(plan.header.reads) == 1)
     chunk = plan.header.reads[0]
     plan.header.reads = (chunk._replace(position=chunk.position - 40),)
 
 
 def ineligible_accepted(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> bool:
-    """SUCCESS for a call with a Read chunk at an item that is not eligible, whatever else the answer would be."""
+    """Report SUCCESS for a call with a Read chunk at an item that is not eligible, instead of an error."""
     failed = plan.kind == "error" or int.from_bytes(plan.payload[20:24], "big") == GARBAGE_ARGS
     if plan.backward or plan.asked is None or not failed or not any(chunk.position for chunk in plan.asked.reads):
         return False
@@ -353,7 +353,8 @@ read_list = on("reply")(put(reads=(unregistered,)))
 
 
 def sealed(gss_procedure: int, before_end: int) -> Spoil:
-    """An RPCSEC_GSS call (RFC 2203, 5.3), its Read chunk ``before_end`` bytes before the end of what is inline."""
+    """Make it an RPCSEC_GSS call (RFC 2203, 5.3) with its Read chunk ``before_end`` bytes before the inline part's
+    end."""
 
     @reading
     def spoil(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
@@ -369,7 +370,7 @@ def sealed(gss_procedure: int, before_end: int) -> Spoil:
 
 @on("call")
 def small_reply_chunk(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
-    """Room for an eighth of what a directory listing asks for."""
+    """Offer a Reply chunk an eighth as long as the directory listing asked for."""
     chunk = plan.header.reply
     if chunk is None or chunk.length < 8 * endpoint.receive_limit or plan.header.writes:
         raise NoOccasion
@@ -378,7 +379,7 @@ def small_reply_chunk(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
 
 @on("call")
 def small_write_chunk(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
-    """Half of what a READ asks for, which then comes inline."""
+    """Offer a Write chunk half as long as the READ asks for; the data then comes inline."""
     writes = plan.header.writes
     need(len(writes) == 1 and plan.header.reply is None and 8 <= writes[0].length <= 1000)
     plan.header.writes = (with_lengths(writes[0], [segment.length // 2 for segment in writes[0].segments]),)
@@ -386,7 +387,7 @@ def small_write_chunk(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
 
 @on("call")
 def no_reply_chunk(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
-    """A directory listing of more bytes than fit inline, and no Reply chunk."""
+    """Ask for a directory listing that does not fit inline, without a Reply chunk."""
     chunk = plan.header.reply
     if chunk is None or chunk.length < 2 * endpoint.receive_limit or plan.header.writes or not plan.payload:
         raise NoOccasion
@@ -397,7 +398,7 @@ made_up_reply_chunk = on("reply", chunks=False)(put(procedure=RDMA_NOMSG, payloa
 
 
 def returning(change: Callable[[RpcRdmaEndpoint, PlannedSend, WriteChunk, WriteChunk], None]) -> Spoil:
-    """Only READ replies whose first Write chunk holds something: what was advertised, and what is returned of it."""
+    """Spoil only READ replies with data in the first Write chunk; ``change`` gets that as offered and as returned."""
 
     @on("reply", when=lambda endpoint, plan: plan.header.writes and plan.header.procedure == RDMA_MSG)
     def spoiled(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
@@ -413,7 +414,7 @@ def _return(plan: PlannedSend, chunk: WriteChunk) -> None:
 
 
 def _unused(chunk: WriteChunk) -> bool:
-    """Its last segment, one of several, was not needed."""
+    """Whether its last segment, one of several, was not needed."""
     return len(chunk.segments) > 1 and chunk.segments[-1].length == 0
 
 
@@ -431,7 +432,7 @@ def other_handle(endpoint: RpcRdmaEndpoint, plan: PlannedSend, given: WriteChunk
 
 @returning
 def longer_than_given(endpoint: RpcRdmaEndpoint, plan: PlannedSend, given: WriteChunk, returned: WriteChunk) -> None:
-    """Twice what was advertised, the counts of the READ too: NFSv3 has one more, ahead of its end-of-file word."""
+    """Return twice what was advertised, also in the counts of the READ: NFSv3 has one more, before its EOF word."""
     need(len(given.segments) == 1 and returned.length == given.length)
     twice, before = 2 * given.length, plan.payload[-12:-4]
     if before.startswith(pack(">I", given.length)):
@@ -442,7 +443,7 @@ def longer_than_given(endpoint: RpcRdmaEndpoint, plan: PlannedSend, given: Write
 
 @returning
 def out_of_order(endpoint: RpcRdmaEndpoint, plan: PlannedSend, given: WriteChunk, returned: WriteChunk) -> None:
-    """Half in the first segment, half in the second, which were both large enough for all."""
+    """Write half into the first segment and half into the second, though all fits the first."""
     first = plan.before[0] if plan.before else None
     if not _unused(returned) or len(plan.before) != 1 or not isinstance(first, RdmaWrite) or len(given.segments) != 2:
         raise NoOccasion
@@ -458,7 +459,7 @@ def out_of_order(endpoint: RpcRdmaEndpoint, plan: PlannedSend, given: WriteChunk
 
 @returning
 def unfilled(endpoint: RpcRdmaEndpoint, plan: PlannedSend, given: WriteChunk, returned: WriteChunk) -> None:
-    """A segment that was not needed comes back with its length."""
+    """Return a segment that was not needed with its full length."""
     need(_unused(returned))
     lengths = [segment.length for segment in returned.segments[:-1]]
     _return(plan, with_lengths(returned, [*lengths, given.segments[-1].length]))
@@ -466,7 +467,7 @@ def unfilled(endpoint: RpcRdmaEndpoint, plan: PlannedSend, given: WriteChunk, re
 
 @returning
 def unused_chunk(endpoint: RpcRdmaEndpoint, plan: PlannedSend, given: WriteChunk, returned: WriteChunk) -> None:
-    """The READ fails, its Write chunk comes back as it was."""
+    """Fail the READ, and return its Write chunk as it was offered."""
     plan.payload = service.read_failed(plan.payload)
     plan.before = []
     _return(plan, given)
@@ -483,7 +484,7 @@ def half_written(endpoint: RpcRdmaEndpoint, plan: PlannedSend, given: WriteChunk
 
 @returning
 def pad_written(endpoint: RpcRdmaEndpoint, plan: PlannedSend, given: WriteChunk, returned: WriteChunk) -> None:
-    """The pad of the item behind it, in the same segment."""
+    """Write the pad of the item after it, into the same segment."""
     last = plan.before[-1]
     if not isinstance(last, RdmaWrite):
         raise NoOccasion
@@ -495,7 +496,7 @@ def pad_written(endpoint: RpcRdmaEndpoint, plan: PlannedSend, given: WriteChunk,
 
 @returning
 def other_count(endpoint: RpcRdmaEndpoint, plan: PlannedSend, given: WriteChunk, returned: WriteChunk) -> None:
-    """A count word 100 below what is written and returned."""
+    """Make the count word 100 lower than what is written and returned."""
     count = int.from_bytes(plan.payload[-4:], "big")
     need(len(plan.header.writes) == 1 and count == returned.length and count > 100)
     plan.payload = plan.payload[:-4] + pack(">I", count - 100)
@@ -503,7 +504,7 @@ def other_count(endpoint: RpcRdmaEndpoint, plan: PlannedSend, given: WriteChunk,
 
 @returning
 def item_inline(endpoint: RpcRdmaEndpoint, plan: PlannedSend, given: WriteChunk, returned: WriteChunk) -> None:
-    """The bytes of the Write chunk inline as well."""
+    """Send the bytes of the Write chunk inline as well."""
     data = b"".join(step.data for step in plan.before if isinstance(step, RdmaWrite))
     need(len(plan.header.writes) == 1 and len(data) == returned.length and len(data) + 200 <= endpoint.send_limit)
     plan.payload += data + pad(len(data))
@@ -511,13 +512,13 @@ def item_inline(endpoint: RpcRdmaEndpoint, plan: PlannedSend, given: WriteChunk,
 
 @returning
 def write_late(endpoint: RpcRdmaEndpoint, plan: PlannedSend, given: WriteChunk, returned: WriteChunk) -> None:
-    """The Writes follow the reply."""
+    """Issue the RDMA Writes after the reply."""
     plan.before, plan.after = [], plan.before
 
 
 @returning
 def outside(endpoint: RpcRdmaEndpoint, plan: PlannedSend, given: WriteChunk, returned: WriteChunk) -> None:
-    """One byte behind a segment that ends inside a page, where devices do not notice."""
+    """Write one byte after a segment that ends within a page, where devices do not notice."""
     last = given.segments[-1]
     need(last.length % 4096)
     plan.before.insert(0, RdmaWrite(Segment(last.handle, 1, last.offset + last.length), b"\xff"))
@@ -525,7 +526,7 @@ def outside(endpoint: RpcRdmaEndpoint, plan: PlannedSend, given: WriteChunk, ret
 
 @on("reply")
 def read_late(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
-    """The call's Read chunk once more, behind the reply."""
+    """Read the call's Read chunk again, after the reply."""
     assert plan.asked is not None
     need(plan.asked.reads and plan.invalidate is None)
     plan.after.append(RdmaRead(endpoint.number(), plan.asked.reads[0].segments[0]))
@@ -540,12 +541,12 @@ UNKNOWN_OPTION, UNKNOWN_CHARACTERISTIC = 77, 77
 
 
 def option(number: int, when: When | None = None) -> Callable[[Change], Spoil]:
-    """Only messages of one option."""
+    """Spoil only messages with this option."""
     return on("option", when=lambda endpoint, plan: plan.header.option == number and (not when or when(endpoint, plan)))
 
 
 def characteristics(endpoint: RpcRdmaEndpoint, *more: tuple[int, Any]) -> list[Any]:
-    """The xcharspec of this end, and more."""
+    """The xcharspec of this end, with ``more`` characteristics."""
     return [xcharval(which, value) for which, value in (*endpoint.characteristics.own.items(), *more)]
 
 
@@ -561,7 +562,7 @@ def beyond_buffer(endpoint: RpcRdmaEndpoint, size: int) -> bool:
 
 
 def beyond_request(endpoint: RpcRdmaEndpoint, size: int) -> bool:
-    """It fits what is in force, but not the smaller size that this end has asked for."""
+    """Whether it fits the size in force, but not the smaller one that this end has asked for."""
     return beyond_buffer(endpoint, size) and size <= int(endpoint.characteristics.peer[XCHAR_RBSIZ])
 
 
@@ -578,7 +579,7 @@ says_reply = option(ROPT_INITXCH)(put(direction=REPLY))
 
 
 def option_behind(number: int, content: Callable[[RpcRdmaEndpoint], bytes]) -> Spoil:
-    """An option behind a call."""
+    """Send an option after a call."""
 
     @on("call", later=True, when=lambda endpoint, plan: plan.header.version == 2)
     def spoil(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
@@ -590,7 +591,7 @@ def option_behind(number: int, content: Callable[[RpcRdmaEndpoint], bytes]) -> S
 
 
 unknown_option = option_behind(UNKNOWN_OPTION, lambda endpoint: b"what")
-"""An option that no document defines, which is allowed."""
+"""Sends an option that no document defines, which is allowed."""
 once_more = option_behind(ROPT_INITXCH, lambda endpoint: encode_option(ROPT_INITXCH, characteristics(endpoint), []))
 
 
@@ -602,7 +603,7 @@ option_as_header = on("error", when=lambda endpoint, plan: plan.header.error == 
 
 @option(ROPT_INITXCH)
 def overrun(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
-    """xchv_data of 900 bytes, where 4 stand."""
+    """Claim 900 bytes of xchv_data where there are 4."""
     plan.header.optinfo = plan.header.optinfo[:8] + pack(">I", 900) + plan.header.optinfo[12:]
 
 
@@ -610,7 +611,7 @@ bool_7 = option(ROPT_INITXCH)(put(optinfo=encode_option(ROPT_INITXCH, [xcharval(
 
 
 def announcing(*more: tuple[int, Any], own: dict[int, int] | None = None, subset: Sequence[int] = ()) -> Spoil:
-    """ROPT_INITXCH with ``more`` characteristics, or others of its ``own``; ``subset``: which will not change."""
+    """Send ROPT_INITXCH with ``more`` characteristics, or other ``own`` values; ``subset``: which will not change."""
 
     @option(ROPT_INITXCH)
     def spoil(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
@@ -625,7 +626,7 @@ experimental = announcing((EXPERIMENTAL[0], b"\0\0\0\1"))
 small_buffer = announcing(own={XCHAR_RBSIZ: 2048})
 no_backward_support = announcing(own={XCHAR_BRS: BKREQSUP_NONE})
 too_long = announcing(subset=[0] * 300)
-"""A subset of 300 words, all of them empty."""
+"""Announces a subset of 300 words, all of them empty."""
 
 
 @option(ROPT_INITXCH)
@@ -635,7 +636,7 @@ def call_behind(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
 
 @option(ROPT_INITXCH)
 def all_fixed(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
-    """Announces that nothing will change, and changes it on request or on demand."""
+    """Announce that nothing will change, and yet change it when asked."""
     values = characteristics(endpoint)
     plan.header.optinfo = encode_option(ROPT_INITXCH, values, xcharsubset(range(len(values))))
 
@@ -645,7 +646,7 @@ response_xid = option(ROPT_RESPXCH)(other_header_xid)
 
 @option(ROPT_RESPXCH)
 def two_sets(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
-    """What was done is rejected, too."""
+    """Report what was done as rejected, too."""
     content = decode_option(ROPT_RESPXCH, plan.header.optinfo)
     if not isinstance(content, RespXch) or not content.done:
         raise NoOccasion
@@ -655,12 +656,12 @@ def two_sets(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
 
 @option(ROPT_UPDXCH)
 def clears_nothing(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
-    """optupdxch_pendclr in an unsolicited change."""
+    """Set optupdxch_pendclr in an unsolicited change."""
     plan.header.optinfo = plan.header.optinfo[:-4] + pack(">I", 1)
 
 
 @option(ROPT_UPDXCH, when=lambda endpoint, plan: endpoint.settings.receive_buffer > 4096)
 def shrinks(endpoint: RpcRdmaEndpoint, plan: PlannedSend) -> None:
-    """4096; a smaller size is another fault (version-two-01, 2.3)."""
+    """Lower the Receive Buffer Size to 4096; a lower size would be another fault (version-two-01, 2.3)."""
     endpoint.characteristics.own[XCHAR_RBSIZ] = 4096
     plan.header.optinfo = encode_option(ROPT_UPDXCH, xcharval(XCHAR_RBSIZ, 4096), 0)

@@ -2,8 +2,7 @@
 
 It also has this machine's RDMA devices, the file descriptors of their queues, and advice if something is missing.
 
-Every ``Verbs`` is used by one thread.  Nothing in it waits except ``connect`` and ``poll``, both with a deadline on the
-clock ``now``.
+Each ``Verbs`` is used by one thread.  Only ``connect`` and ``poll`` wait, both with a deadline on the clock ``now``.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ from ...errors import CaptureError
 
 
 class VerbsError(CaptureError):
-    """What a device, the connection manager or the peer refused, in one line a user can act on."""
+    """What a device, the connection manager or the peer refused, in one line that tells the user what to do."""
 
 
 class LinkLost(VerbsError):
-    """The connection ended while something was asked of it."""
+    """The connection ended during a request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +49,7 @@ class PeerAddress:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionParameters:
-    """What this end brings into a connection."""
+    """What this end offers for a connection."""
 
     private_data: bytes = b""
     receives: int = 32
@@ -58,12 +57,12 @@ class ConnectionParameters:
     receive_size: int = 4096
     """Bytes of each of them."""
     reads: int = 16
-    """RDMA Reads at once, in either direction; a device may allow fewer."""
+    """RDMA Reads at a time, in either direction; a device may allow fewer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Depths:
-    """RDMA Reads at once, as the two ends agreed; None where the device does not show it."""
+    """RDMA Reads at a time, as the two ends agreed; None if the device does not tell."""
 
     served: int | None = None
     """Reads of the peer that this end answers."""
@@ -81,7 +80,7 @@ class RegisteredMemory(Protocol):
     length: int
 
     def fetch(self, at: int, length: int) -> bytes:
-        """What is there, from byte ``at`` on."""
+        """The contents from byte ``at`` on."""
 
     def store(self, at: int, data: bytes) -> None:
         """Write ``data`` into the memory, from the byte ``at`` on."""
@@ -92,35 +91,35 @@ class VerbsConnection(Protocol):
 
     device: str
     local: str
-    """Address of this end, as far as the device shows."""
+    """Address of this end, if the device tells."""
     peer: str
     private_data: bytes
-    """What the peer sent in its request or its reply, with the zeros that InfiniBand's fixed fields add."""
+    """Private data of the peer's request or reply, with the zeros that InfiniBand's fixed-size fields append."""
     depths: Depths
 
     def settle(self) -> None:
-        """Wait, after connecting, until the peer can receive: some answer before they can."""
+        """Wait, after connecting, until the peer can receive: some peers answer before they can."""
 
     def register(self, length: int) -> RegisteredMemory:
-        """Memory the peer may read and write until ``release``."""
+        """Register memory that the peer may read and write until ``release``."""
 
     def window(self, memory: RegisteredMemory) -> RegisteredMemory | None:
-        """A type 2 memory window over registered memory, which the peer may invalidate; None if the device has none."""
+        """A type 2 memory window on registered memory, which the peer may invalidate; None if the device has none."""
 
     def release(self, memory: RegisteredMemory) -> None:
-        """The peer may no longer."""
+        """Revoke the peer's access."""
 
     def send(self, data: bytes, invalidate: int | None = None) -> None:
-        """Send a message, with ``invalidate`` naming a handle of the peer's."""
+        """Send a message; ``invalidate``: a handle of the peer's to invalidate."""
 
     def read(self, handle: int, address: int, length: int) -> int:
-        """Read the peer's memory; the number comes back in ``RdmaFinished``."""
+        """Read the peer's memory; the number returned identifies the ``RdmaFinished``."""
 
     def write(self, handle: int, address: int, data: bytes) -> int:
-        """Write into the peer's memory; the number comes back in ``RdmaFinished``."""
+        """Write into the peer's memory; the number returned identifies the ``RdmaFinished``."""
 
     def close(self) -> None:
-        """Disconnect, and free everything; harmless when done twice."""
+        """Disconnect, and free everything; may be called twice."""
 
 
 class IncomingRequest(Protocol):
@@ -130,10 +129,10 @@ class IncomingRequest(Protocol):
     private_data: bytes
 
     def accept(self, terms: ConnectionParameters) -> VerbsConnection:
-        """Take the connection that was asked for.  Raises VerbsError."""
+        """Accept the connection.  Raises VerbsError."""
 
     def reject(self) -> None:
-        """Refuse the connection that was asked for."""
+        """Refuse the connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,29 +144,29 @@ class ConnectRequested:
 
 @dataclass(frozen=True, slots=True)
 class MessageReceived:
-    """A Send of the other end arrived."""
+    """A Send of the other end has arrived."""
 
     link: VerbsConnection
     data: bytes
     invalidated: int | None = None
-    """The handle of ours that it invalidated."""
+    """The handle of this end that it invalidated."""
     time: int = 0
     """Nanoseconds, on the clock ``now``."""
 
 
 @dataclass(frozen=True, slots=True)
 class RdmaFinished:
-    """An RDMA Read or Write of ours is done."""
+    """An RDMA Read or Write of this end has finished."""
 
     link: VerbsConnection
     number: int
     data: bytes = b""
-    """What was read."""
+    """The bytes that were read."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLost:
-    """The connection is gone; said once."""
+    """The connection is gone; reported once."""
 
     link: VerbsConnection
     reason: str
@@ -183,10 +182,10 @@ class Verbs(Protocol):
         """Nanoseconds on a clock that only goes forward."""
 
     def connect(self, target: PeerAddress, terms: ConnectionParameters, deadline: int) -> VerbsConnection:
-        """Connect; raise ``VerbsError`` with the reason where it does not come about by ``deadline``."""
+        """Connect; raises ``VerbsError`` with the reason if that does not succeed by ``deadline``."""
 
     def listen(self, target: PeerAddress) -> list[str]:
-        """Listen at ``target.source``, or at all addresses of the devices; returns where, 'address:port device'."""
+        """Listen at ``target.source``, or at all addresses of the devices; returns them as 'address:port device'."""
 
     def poll(self, deadline: int) -> Event | None:
         """The next event, None at ``deadline``."""
@@ -198,15 +197,15 @@ class Verbs(Protocol):
 MAX_SENDS = 192
 """Work requests in flight."""
 SEND_SIZE = 8192
-"""Bytes of a send buffer; a longer message has its memory registered for itself."""
+"""Bytes of a send buffer; for a longer message memory is registered separately."""
 SEND_BUFFERS = 16
-"""Send buffers that a connection keeps; further Sends register memory of their own until they are done."""
+"""Send buffers of a connection; further Sends register memory until they are done."""
 MAX_MOVING = 4 << 20
-"""Bytes in flight, as far as memory is registered for them: 'ulimit -l' is often 8 MiB for a whole process."""
+"""Bytes in flight for which memory is registered: 'ulimit -l' is often 8 MiB for a whole process."""
 
 
 class OutgoingWork:
-    """``submit`` starts a request, or keeps it until those before it have made room."""
+    """Starts requests in order, each when those before it have left enough room."""
 
     def __init__(self, max_sends: int = MAX_SENDS, max_moving: int = MAX_MOVING) -> None:
         self._max_sends = max_sends
@@ -216,13 +215,13 @@ class OutgoingWork:
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
 
     def submit(self, size: int, start: Callable[[], None]) -> None:
-        """``start`` registers ``size`` bytes and posts; raises what it raises, unless that is memory for which it can
-        wait."""
+        """Run ``start``, which registers ``size`` bytes and posts, now or when there is room; raises what it raises,
+        except for want of memory that it can wait for."""
         self._waiting.append((size, start))
         self._go_on()
 
     def finished(self, size: int) -> None:
-        """A request of ``size`` bytes completed, and those that wait may go on."""
+        """Note that a request of ``size`` bytes completed: waiting ones may start."""
         self._sends -= 1
         self._moving -= size
         self._go_on()
@@ -236,7 +235,7 @@ class OutgoingWork:
                 start()
             except LinkLost:
                 raise
-            except VerbsError:  # no memory to register, which those in flight will give back
+            except VerbsError:  # no memory to register; requests in flight will free some
                 if not self._sends:
                     raise
                 return
@@ -259,7 +258,8 @@ def devices() -> dict[str, list[str]]:
 
 
 def _interfaces(device: Path) -> list[str]:
-    """A device's network interfaces: those that its GID table names or, for iWARP, with its GID as hardware address."""
+    """A device's network interfaces: those in its GID table or, for iWARP, the one whose hardware address is its
+    GID."""
     named = [_text(entry) for entry in sorted(device.glob("ports/*/gid_attrs/ndevs/*"))]
     if not any(named):
         gids = {_text(entry).replace(":", "")[:12] for entry in device.glob("ports/*/gids/0")}
@@ -268,7 +268,7 @@ def _interfaces(device: Path) -> list[str]:
 
 
 def _text(path: Path) -> str:
-    """A line of sysfs; '' where it cannot be read, as with an empty slot of a table."""
+    """A line of sysfs; '' if it cannot be read, such as an empty slot of a table."""
     try:
         return path.read_text().strip()
     except OSError:
@@ -276,7 +276,7 @@ def _text(path: Path) -> str:
 
 
 def is_iwarp(device: str) -> bool:
-    """The device is an RNIC: TCP and MPA below, the connection manager moves the queue pair."""
+    """Whether the device is an RNIC: on TCP and MPA, and the connection manager changes queue pair states."""
     return _text(_CLASS / device / "node_type").startswith("4")
 
 
@@ -314,9 +314,9 @@ def source_of(device: str, peer: str) -> str:
 
 
 def listening_addresses(device: str | None, source: str | None) -> Iterator[tuple[str, str]]:
-    """Devices and their addresses that a server listens on: of ``device``, of that with ``source``, or of the first.
+    """Devices and addresses to listen on: those of ``device``, the one with ``source``, or those of the first device.
 
-    There is no authentication: no more than one device is open to clients unless another was asked for.
+    There is no authentication: only one device is open to clients unless others were asked for.
     """
     every = devices()
     if device and device not in every:
@@ -331,7 +331,7 @@ _FAMILIES = {0: socket.AF_UNSPEC, 4: socket.AF_INET, 6: socket.AF_INET6}
 
 
 def resolve(host: str, port: int, family: int = 0) -> str:
-    """The first address of ``host`` in IP version ``family``, with its zone where it has one."""
+    """The first address of ``host`` in IP version ``family``, with its zone if it has one."""
     try:
         answers = socket.getaddrinfo(host, port, _FAMILIES[family], socket.SOCK_STREAM)
     except OSError as error:
@@ -340,12 +340,12 @@ def resolve(host: str, port: int, family: int = 0) -> str:
 
 
 def local_address(peer: str) -> str:
-    """The address of this host that the routes choose towards ``peer``; '' where there is none."""
+    """The local address from which routes lead to ``peer``; '' if there is none."""
     address, _, zone = peer.partition("%")
     six = ":" in address
     try:
         with socket.socket(socket.AF_INET6 if six else socket.AF_INET, socket.SOCK_DGRAM) as asked:
-            # Nothing is sent by this.
+            # This sends nothing.
             asked.connect((address, 9, 0, socket.if_nametoindex(zone) if zone else 0) if six else (address, 9))
             return str(asked.getsockname()[0]).partition("%")[0]
     except OSError:
@@ -376,7 +376,7 @@ def readable(descriptors: Iterable[int], nanoseconds: int) -> list[int]:
 
 @contextmanager
 def new_descriptor(kind: str) -> Iterator[list[int]]:
-    """The descriptor of a ``kind`` of file that was opened inside."""
+    """Yields a list that gets the descriptor of the ``kind`` of file opened in the block."""
     descriptors: list[int] = []
     before = set(_descriptors(kind))
     yield descriptors
@@ -387,6 +387,6 @@ def new_descriptor(kind: str) -> Iterator[list[int]]:
 
 def _descriptors(kind: str) -> Iterator[int]:
     for name in os.listdir("/proc/self/fd"):
-        with suppress(OSError):  # the one that lists them is gone again
+        with suppress(OSError):  # the descriptor used for listing is closed again
             if kind in os.readlink(f"/proc/self/fd/{name}"):
                 yield int(name)

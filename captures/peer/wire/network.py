@@ -1,4 +1,4 @@
-"""What both networks have in common: frames with their times, two hosts, Ethernet and IP; then RoCEv2 and iWARP."""
+"""The simulated networks: frames with times, two hosts, Ethernet and IP for both; then RoCEv2 and iWARP."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class TapedFrame(NamedTuple):
 
 
 class Tape:
-    """The frames that passed one point of the network, in order."""
+    """Records the frames that pass one point of the network, in order."""
 
     def __init__(self, seed: int = 0, start: int = EPOCH) -> None:
         self.random = random.Random(seed)
@@ -87,7 +87,7 @@ class Tape:
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """Two hosts and what lies between them."""
+    """Two hosts and the network between them."""
 
     client: str = "192.0.2.2"
     server: str = "192.0.2.1"
@@ -102,10 +102,10 @@ class Path:
 
 
 def below(path: Path, sender: int, identification: int, protocol: int, length: int) -> bytes:
-    """Ethernet and IP headers from one of the hosts, for ``length`` bytes behind them.
+    """Ethernet and IP headers from one of the hosts, for ``length`` bytes after them.
 
-    IPv4 never fragments, and both mark the packet as capable of ECN.  Each header is built alone: Scapy copies what it
-    is to put together.
+    IPv4 never fragments, and both versions mark packets as capable of ECN.  Each header is built on its own, as Scapy
+    copies what it combines.
     """
     source, destination = path.hosts[sender], path.hosts[1 - sender]
     if ip_address(source).version == 6:
@@ -142,18 +142,18 @@ _OPCODES = {name: value for value, name in OPCODE_NAMES.items()}
 _MTU_CODES = {size: code for code, size in PATH_MTU.items()}
 _RETRIES = 7
 _FINITE = 20
-"""Exponent of the time-outs that a REQ gives: about 4 s (IBA 12.7)."""
+"""Exponent of the time-outs in a REQ: about 4 s (IBA 12.7)."""
 
 
 @dataclass(slots=True)
 class SimulatedQueuePair:
     number: int
     psn: int
-    """The PSN of its next request."""
+    """PSN of its next request."""
     udp_port: int
     comm_id: int
     msn: int = 0
-    """Requests of the peer completed."""
+    """Number of completed requests of the peer."""
 
 
 class Rocev2Link:
@@ -235,7 +235,7 @@ class Rocev2Link:
         self._acknowledge(1 - sender, self._read_request(sender, segment, segment.length), NAK_ACCESS)
 
     def _read_request(self, sender: int, segment: Segment, length: int) -> int:
-        """The request, which takes the sequence numbers of its responses (IBA 9.7.2.2)."""
+        """Send the request, which uses up the PSNs of its responses (IBA 9.7.2.2)."""
         pair = self._pairs[sender]
         psn = pair.psn
         pair.psn = (psn + max(1, -(-length // self.path.mtu))) & PSN_MASK
@@ -282,7 +282,7 @@ class Rocev2Link:
         pad = -len(payload) % 4
         bth = BTH(
             opcode=_OPCODES[opcode], dest_qp=dest_qp, psn=psn, m=1, a=a, se=se, padcnt=pad, pad=b"", icrc=b""
-        )  # the pad and the ICRC come behind the payload
+        )  # pad and ICRC follow the payload
         packet = bytes(bth) + extended + payload + bytes(pad)
         length = UDP_BYTES + len(packet) + ICRC_BYTES
         udp_port = self._pairs[sender].udp_port if port is None else port
@@ -314,35 +314,35 @@ def _guid(address: str) -> int:
 
 TAGGED_BYTES, UNTAGGED_BYTES = 14, 18
 FRAMING_BYTES = 10
-"""Framing of an FPDU at most: length, pad and CRC (RFC 5044, 4.1)."""
+"""Largest overhead of an FPDU: length, pad and CRC (RFC 5044, 4.1)."""
 IRD = ORD = 16
 TAGGED_BUFFER_ERROR, BOUNDS = 1, 1
 """Terminate: error type and code (RFC 5041, 7.2)."""
 TCP_PROTOCOL = 6
 CHECKSUM = 16
-"""Where in a TCP header the checksum stands (RFC 9293, 3.1)."""
+"""Offset of the checksum in a TCP header (RFC 9293, 3.1)."""
 
 
 @dataclass(slots=True)
 class TcpDirection:
-    """What one host sends."""
+    """What one host sends on a connection."""
 
     port: int
     isn: int
     sent: int = 0
-    """Bytes behind the SYN."""
+    """Bytes after the SYN."""
     operating: int = 0
-    """Where among them full operation begins."""
+    """Offset in them at which full operation begins."""
     fin: bool = False
     messages: dict[int, int] = field(default_factory=dict)
-    """DDP queue -> messages sent on it."""
+    """By DDP queue: number of messages sent on it."""
 
 
 class IwarpLink:
-    """One connection; see ``WireLink``.  Every FPDU has a TCP segment of its own, and is acknowledged."""
+    """One connection; see ``WireLink``.  Every FPDU has its own TCP segment, and is acknowledged."""
 
     def __init__(self, tape: Tape, path: Path, *, revision: int = 1, markers: bool = False) -> None:
-        """``revision`` of MPA, 1 or 2; ``markers`` stand in both streams."""
+        """``revision``: of MPA, 1 or 2; ``markers``: in both directions."""
         self.tape, self.path = tape, path
         self.revision, self.markers = revision, markers
         draw = tape.random.randrange
@@ -469,8 +469,7 @@ class IwarpLink:
 
 
 WireLink = Rocev2Link | IwarpLink
-"""A connection between host 0, the client, and host 1, the server, and the verbs on it.
+"""A connection between host 0, the client, and host 1, the server, with its verbs.
 
-What a ``read`` is given is what the other host's memory holds there; one that is refused, or a ``write``, is one that
-the other host's device does not allow, and breaks the connection.
-"""
+A ``read`` gets the contents of the other host's memory.  The other host's device refuses a ``read`` or ``write`` that
+is not allowed, which breaks the connection. """

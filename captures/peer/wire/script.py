@@ -52,10 +52,10 @@ from ..faults import FAULTS, find_fault
 from .network import EPOCH, IwarpLink, Path, Rocev2Link, Tape, TapedFrame, WireLink
 
 PAGE = 4096
-"""Memory is registered in whole pages, so the device lets the peer touch what lies behind a segment in its page."""
+"""Memory is registered in whole pages, so the device lets the peer access the rest of a segment's last page."""
 
 TURNAROUND = 60_000, 200_000
-"""Nanoseconds that an end takes to act on what the other one did, minimum and maximum."""
+"""Nanoseconds that an end takes to react to the other, minimum and maximum."""
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ class HostMemory:
 
 
 class Dialogue:
-    """Two endpoints on a link; ``reports`` is what they reported, in order, each with the index of its end."""
+    """Two endpoints on a link; ``reports``: what they reported, in order, each with the index of its end."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Dialogue:
         self.reports: list[tuple[int, Report]] = []
         self.broken = False
         self._last = 0
-        """The end that acted last."""
+        """The end that last acted."""
         self._todo: deque[tuple[int, Output]] = deque()
         self._regions: dict[int, HostMemory] = {}
         """By handle."""
@@ -103,7 +103,7 @@ class Dialogue:
         self.run()
 
     def submit(self, end: int, *calls: Call) -> None:
-        """Calls of one end, all at once as far as credits and the connection go; ``run`` carries them out."""
+        """Submit calls of one end, all at once as far as credits and the connection allow; ``run`` executes them."""
         for call in calls:
             self._add(end, self.ends[end].call(call))
 
@@ -113,7 +113,7 @@ class Dialogue:
         self.run()
 
     def request(self, end: int, want: Mapping[int, Value]) -> None:
-        """Changes that one end asks the other for; ``run`` carries them out."""
+        """Let one end ask the other for changes; ``run`` executes them."""
         self._add(end, self.ends[end].request(want))
 
     def update(self, end: int, which: int, value: Value) -> None:
@@ -125,7 +125,7 @@ class Dialogue:
         self.run()
 
     def run(self) -> None:
-        """Carry out what is to be done, and what follows from it, in order."""
+        """Execute what is to be done, and what follows from it, in order."""
         while self._todo:
             index, output = self._todo.popleft()
             self._carry_out(index, output)
@@ -208,7 +208,7 @@ class Dialogue:
         return region
 
     def _place(self, owner: int, segment: Segment, length: int) -> memoryview | None:
-        """The bytes behind a handle and an offset; None where the device refuses."""
+        """The bytes at a handle and an offset; None if the device refuses access."""
         region = self._regions.get(segment.handle)
         if region is None or region.owner != owner:
             return None
@@ -219,9 +219,9 @@ class Dialogue:
 FIRST_XID = (0x5C00_0001, 0x5B00_0001)
 """First XIDs of the client and the server, far apart for tools that do not distinguish the directions."""
 LISTING_EXTRA = 256
-"""Bytes that a directory listing may be longer than was asked for, with its RPC header."""
+"""Bytes by which a directory listing may exceed the size asked for, with its RPC header."""
 REPLY_EXTRA = 256
-"""Bytes of any other reply, without what is DDP-eligible."""
+"""Bytes of any other reply, without DDP-eligible data."""
 
 
 @dataclass(slots=True)
@@ -231,22 +231,22 @@ class Played:
     version: int | None = None
     calls: int = 0
     answered: int = 0
-    """Calls answered correctly, to the last byte."""
+    """Calls answered correctly, byte for byte."""
     wrong: list[int] = field(default_factory=list)
-    """XIDs of those answered otherwise."""
+    """XIDs of calls answered incorrectly."""
     failed: list[Failed] = field(default_factory=list)
     committed: list[int] = field(default_factory=list)
     """By end: how often its fault was committed."""
 
 
 def play_script(script: Script) -> tuple[list[TapedFrame], list[Played]]:
-    """The frames of all connections in order, as they were sent, and what happened on each."""
+    """The frames of all connections, in the order sent, and what happened on each connection."""
     tape = Tape(script.seed, script.start)
     return tape.frames, [_play(tape, setup) for setup in script.connections]
 
 
 def captured(script: Script, frames: list[TapedFrame]) -> list[tuple[TapedFrame, int]]:
-    """What the capture holds: each frame, cut, with its length on the wire."""
+    """What the capture contains: frames, truncated by its snaplen, with their lengths on the wire."""
     kept = (frame for number, frame in enumerate(frames, 1) if number not in script.lose)
     return [(frame._replace(data=frame.data[: script.snaplen or None]), len(frame.data)) for frame in kept]
 
@@ -334,7 +334,7 @@ def _sum_up(conversation: Dialogue, expected: dict[tuple[int, int], bytes]) -> P
 
 
 MAX_STEPS, MAX_CALLS, LARGEST, MAX_BYTES = 10_000, 1_000, 1 << 20, 1 << 28
-"""Steps of a script, calls of a step, bytes of a call, and of all: more is a mistake."""
+"""Steps of a script, calls of a step, bytes of a call, and of all calls: more is a mistake."""
 
 
 class ScriptError(CaptureError):
@@ -345,7 +345,7 @@ class Key(NamedTuple):
     type: type
     help: str
     values: tuple[Any, ...] = ()
-    """What it may be, where that is not everything of its type."""
+    """Allowed values, if not everything of its type is allowed."""
     maximum: int = LARGEST
 
 
@@ -483,7 +483,7 @@ def parse_script(text: str) -> Script:
 
 
 def _checked(where: str, raw: Mapping[str, Any], keys: Mapping[str, Key]) -> dict[str, Any]:
-    """The table, if all its keys are known and of their types."""
+    """The table, after checking that its keys are known and of their types."""
     for name, value in raw.items():
         key = keys.get(name)
         if key is None:

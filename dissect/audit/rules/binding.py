@@ -32,7 +32,7 @@ CREDENTIAL = 24
 
 
 def _call(transaction: Transaction) -> Judgement | None:
-    """Whether the reduced items of a call can be judged; PASSED where they can."""
+    """Whether the reduced items of a call can be judged; PASSED if they can."""
     rpc = transaction.rpc
     if rpc.call is None:
         return None
@@ -148,7 +148,7 @@ def chunk_length_match(transaction: Transaction) -> Judgement | None:
 
 
 def _reply(transaction: Transaction) -> Judgement | None:
-    """Whether the results of a reply can be judged; PASSED where they can."""
+    """Whether the results of a reply can be judged; PASSED if they can."""
     rpc = transaction.rpc
     if rpc.reply is None or rpc.reply.header.procedure == RDMA_ERROR:
         return None
@@ -236,8 +236,8 @@ def count_match(transaction: Transaction) -> Judgement | None:
 
 
 def _nowhere(transaction: Transaction, item: DataItem) -> bool:
-    """The item is neither inline nor in its chunk, which came back empty; where that was written to all the same, it is
-    V1-WRITE-LENGTH-TRUE's."""
+    """Whether an item is neither inline nor in its chunk, which was returned empty; if that was written to
+    nevertheless, V1-WRITE-LENGTH-TRUE judges it."""
     if not item.count or item.chunk is None or item.position != len(transaction.reply_stream):
         return False
     chunk = transaction.writes[item.chunk]
@@ -278,7 +278,7 @@ def item_moved(transaction: Transaction) -> Judgement | None:
 
 
 def _sized(transaction: Transaction) -> Judgement | None:
-    """Whether the sizes of Write chunks can be judged; PASSED where they can."""
+    """Whether the sizes of Write chunks can be judged; PASSED if they can."""
     rpc = transaction.rpc
     if rpc.call is not None and rpc.call.header.truncated:
         return undecidable(transaction.unread)
@@ -290,7 +290,7 @@ def _sized(transaction: Transaction) -> Judgement | None:
 
 
 def _limited(transaction: Transaction) -> Iterator[tuple[int, ChunkUse, int]]:
-    """The Write chunks for results with a limit: number, chunk, limit in bytes."""
+    """The Write chunks for results of limited size: number, chunk, limit in bytes."""
     for number, (chunk, largest) in enumerate(zip(transaction.writes, transaction.largest_results, strict=False), 1):
         if largest is not None and chunk.segments:
             yield number, chunk, largest
@@ -324,7 +324,7 @@ def write_chunk_size(transaction: Transaction) -> Judgement | None:
 
 
 def _links(transaction: Transaction) -> Iterator[tuple[int, ChunkUse, int]]:
-    """Write chunks for links whose text came inline: number, chunk, bytes of the text."""
+    """Write chunks for links whose text was sent inline: number, chunk, bytes of the text."""
     results = transaction.results if transaction.rpc.reply is not None else None
     for item in results.items if results is not None else ():
         if item.name == "READLINK" and item.chunk is not None and not item.reduced and item.count:

@@ -1,4 +1,4 @@
-"""Credits, XIDs that are outstanding, and the backward direction: calls from the server to the client (RFC 8167)."""
+"""Credits, outstanding XIDs, and the backward direction: calls from the server to the client (RFC 8167)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def credit_zero(sent: SentMessage) -> Judgement | None:
 
 
 def exceeded(transaction: Transaction, source: str) -> Judgement | None:
-    """Judge the number of calls outstanding when this one was sent."""
+    """Judge how many calls were outstanding when this one was sent."""
     flow = transaction.flow
     if flow is None:
         return None
@@ -90,7 +90,7 @@ def credit_first(transaction: Transaction) -> Judgement | None:
 
 
 def first_alone(transaction: Transaction) -> Judgement | None:
-    """Judge the number of calls outstanding before the first reply of their direction."""
+    """Judge how many calls were outstanding before the first reply in their direction."""
     flow = transaction.flow
     if flow is None or flow.limit is not None:
         return None
@@ -137,7 +137,7 @@ def xid_reused(transaction: Transaction) -> Judgement | None:
 
 
 def _other_level(sent: SentMessage) -> bool:
-    """A call of version 2, which is XC-BRS's, or the reply to one with chunks, which asks for chunks."""
+    """Whether it is a call of version 2, which XC-BRS judges, or a reply to one with chunks, which asks for chunks."""
     if sent.header.version != 2:
         return False
     call = sent.rpc.call if sent.rpc is not None else None

@@ -1,4 +1,4 @@
-"""RDMA_ERROR: what calls for one, and what it says."""
+"""RDMA_ERROR: when it is due, and what it says."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def error_xid(sent: SentMessage) -> Judgement | None:
 
 
 def _answers_unseen(sent: SentMessage) -> str:
-    """Why an RDMA_ERROR may answer a message that the capture lacks; '' where it cannot."""
+    """Why an RDMA_ERROR may answer a message that is missing from the capture; '' if it cannot."""
     return sent.missed(1 - sent.sender) if sent.start_known else "the connection began before the capture did"
 
 
@@ -101,7 +101,7 @@ def error_version(sent: SentMessage) -> Judgement | None:
 
 
 def _another_call(sent: SentMessage) -> str:
-    """Why an RDMA_ERROR may answer another call with its XID, one before the capture; '' where it does not."""
+    """Why an RDMA_ERROR may answer a call from before the capture with the same XID; '' if it does not."""
     first = sent.rpc is not None and sent.rpc.order == 1
     return EARLIER_CALL if first and not sent.start_known else sent.out_of_step
 
@@ -129,7 +129,7 @@ def error_code(sent: SentMessage) -> Judgement | None:
 
 
 def decoded(sent: SentMessage, required: str) -> Judgement:
-    """Whether an RDMA_ERROR can be read."""
+    """Judge whether an RDMA_ERROR can be decoded."""
     if sent.unread:
         return undecidable(sent.unread)
     return violation(sent.header.problem, required) if sent.header.problem else PASSED
@@ -181,7 +181,7 @@ def _answered(refusable: RefusableMessage, code: int) -> Judgement:
 
 
 def silent(refusable: RefusableMessage) -> str:
-    """Why it is not known that the receiver passed over a message; '' where it did."""
+    """Why it is unknown whether the receiver ignored a message; '' if it did."""
     receiver = 1 - refusable.sender
     missing = gaps_within(refusable.connection, receiver, 0, refusable.passed_over or LATER)
     if reason := missing or refusable.out_of_step:

@@ -37,7 +37,7 @@ def gss_no_reduction(transaction: Transaction) -> Judgement | None:
 
 
 def _unknown(transaction: Transaction) -> Judgement | None:
-    """Where the credential is not in the capture: nothing, unless something is reduced, or may be."""
+    """The judgement if the credential is not captured: none, unless something is reduced, or may be."""
     call, reply = transaction.rpc.call, transaction.rpc.reply
     cut = any(message is not None and message.header.truncated for message in (call, reply))
     reduced = cut or transaction.reduced or any(chunk.returned for chunk in transaction.writes)

@@ -131,7 +131,7 @@ def header_xdr(sent: SentMessage) -> Judgement | None:
         return None
     listed = (RDMA_MSG, RDMA_NOMSG, *((RDMA_OPTIONAL,) if header.version == 2 else ()))
     if header.procedure is not None and header.procedure not in listed:
-        return None  # of RDMA_MSGP no layout is specified any more
+        return None  # No document specifies the layout of RDMA_MSGP any more.
     if sent.unread:
         return undecidable(sent.unread)
     return violation(header.problem, "valid XDR inside the Send") if header.problem else PASSED
@@ -192,7 +192,7 @@ def msg_payload(sent: SentMessage) -> Judgement | None:
 
 
 def inline_payload(sent: SentMessage) -> Judgement | None:
-    """Whether a Payload stream follows an RDMA_MSG."""
+    """Judge whether a Payload stream follows an RDMA_MSG."""
     header = sent.header
     if header.procedure not in (None, RDMA_MSG) or header.problem:
         return undecidable_if(sent.unread) if header.procedure in (None, RDMA_MSG) else None
@@ -248,7 +248,7 @@ def nomsg_chunk(sent: SentMessage) -> Judgement | None:
     if header.problem:
         return None
     if not header.chunks and sent.is_call is None and sent.call_missing:
-        return undecidable(DIRECTION_UNKNOWN)  # It may be a backward message, and V1-BACKWARD-PROC's.
+        return undecidable(DIRECTION_UNKNOWN)  # It may be a backward message, which V1-BACKWARD-PROC judges.
     if not header.chunks:
         return violation("all three chunk lists are empty", "a chunk that holds the Payload stream")
     if sent.is_call is None:
@@ -286,12 +286,12 @@ def error_payload(sent: SentMessage) -> Judgement | None:
 
 
 def nothing_behind(sent: SentMessage) -> Judgement | None:
-    """Whether an RDMA_ERROR ends where it should."""
+    """Judge whether an RDMA_ERROR ends where it should."""
     return undecidable_if(sent.unread) if sent.header.problem else nothing_follows(sent, "the error")
 
 
 def nothing_follows(sent: OfMessage, what: str) -> Judgement:
-    """Whether a Send ends behind its transport header, which was decoded."""
+    """Judge whether a Send ends after its transport header, which could be decoded."""
     inline, operation = sent.message.inline_length, sent.message.operation
     if inline:
         return violation(f"{inline} bytes behind {what}", "none")

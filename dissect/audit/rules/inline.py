@@ -1,8 +1,7 @@
 """Inline thresholds: how long a Send may be.
 
-Each Send of version 1 is judged by one of these rules, one of version 2 by V2-FIRST-MESSAGE, V2-INLINE-4096,
-XC-RBSIZ or XC-INIT-SIZE; either by V1-BACKWARD-SIZE or V1-REPLY-USES-REPLY-CHUNK where those apply.
-"""
+One of these rules judges each Send of version 1; V2-FIRST-MESSAGE, V2-INLINE-4096, XC-RBSIZ or XC-INIT-SIZE one of
+version 2; V1-BACKWARD-SIZE and V1-REPLY-USES-REPLY-CHUNK, where they apply, one of either version."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from ..rule import FIRST, PASSED, REPLY, Judgement, Level, rule, undecidable, vi
 MUST = Level.MUST
 
 LEAST = CHARACTERISTICS[XCHAR_RBSIZ].default
-"""Bytes that every receiver of version 2 has room for."""
+"""Bytes that every receiver of version 2 has to accept."""
 
 UNKNOWN = "the private data are not in the capture, so the inline threshold is not known"
 
@@ -23,18 +22,18 @@ CHUNK_UNKNOWN = "it is not in the capture whether the call gave a Reply chunk"
 
 
 def settled(sent: SentMessage) -> bool:
-    """Both ends' private data, or their absence, are known."""
+    """Whether the private data of both ends, or that there is none, is known."""
     return sent.conversation.private_data_seen
 
 
 def ruled_by_reply_chunk(sent: SentMessage) -> bool:
-    """A reply to a call that gave a Reply chunk, so that there was another way."""
+    """Whether a reply is to a call that offered a Reply chunk, so that it need not be inline."""
     call = sent.rpc.call if sent.rpc is not None and not sent.is_call else None
     return call is not None and sent.header.procedure == RDMA_MSG and call.header.reply is not None
 
 
 def _chunk_unknown(sent: SentMessage) -> bool:
-    """Whether a reply may be V1-REPLY-USES-REPLY-CHUNK's, and its call would tell that."""
+    """Whether V1-REPLY-USES-REPLY-CHUNK may judge a reply, as its call is unknown."""
     call = sent.rpc.call if sent.rpc is not None else None
     if sent.is_call is not False or sent.backward:
         return False
@@ -44,7 +43,7 @@ def _chunk_unknown(sent: SentMessage) -> bool:
 
 
 def ruled_elsewhere(sent: SentMessage) -> bool:
-    """A Send of version 2 whose size neither V2-INLINE-4096 nor XC-RBSIZ judges."""
+    """Whether another rule than V2-INLINE-4096 and XC-RBSIZ judges the size of a Send of version 2."""
     if sent.backward or ruled_by_reply_chunk(sent):
         return True
     if sent.header.procedure == RDMA_OPTIONAL and sent.header.option == ROPT_INITXCH:
@@ -54,7 +53,7 @@ def ruled_elsewhere(sent: SentMessage) -> bool:
 
 
 def threshold(sent: SentMessage) -> tuple[int | None, str]:
-    """The longest that a Send may be, and where that comes from; None where it is not known."""
+    """The longest that a Send may be, and the source of that value; None if unknown."""
     if sent.header.version == 2:
         value, _, source = sent.limit
         return value, source
@@ -64,7 +63,7 @@ def threshold(sent: SentMessage) -> tuple[int | None, str]:
 
 
 def compare_second(sent: SentMessage, limit: int | None, why: str) -> Judgement:
-    """The same for version 2, where sizes change."""
+    """Judge the size of a Send of version 2, in which sizes change."""
     if limit is None:
         return compare(sent, DEFAULT_INLINE, why) if sent.length <= DEFAULT_INLINE else undecidable(why)
     if sent.terms is not None and limit < sent.length <= sent.terms.larger:

@@ -14,7 +14,7 @@ UNSEEN = "the message with the private data is not in the capture"
 
 
 def _nothing(setup: ConnectionSetup) -> Judgement | None:
-    """Without an identifier: whether there may be one all the same."""
+    """The judgement without an identifier: whether there may be one nevertheless."""
     if not setup.seen:
         return undecidable(UNSEEN)
     return undecidable(TRUNCATED) if setup.truncated else None

@@ -1,4 +1,4 @@
-"""RDMA Reads and Writes: their initiator, their place and their time."""
+"""RDMA Reads and Writes: which end issues them, on which memory, and when."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def transfer_model(movement: RdmaOperation) -> Judgement | None:
 
 
 def _unseen(movement: RdmaOperation) -> str:
-    """Why an operation outside what calls advertised may be inside what another one did; '' where it cannot."""
+    """Why an Operation outside advertised memory may be inside that of another call; '' if it cannot."""
     begun = max(end.private_data_frame for end in movement.connection.endpoints)
     if not movement.start_known or movement.operation.first_frame < begun:
         return "the connection began before the capture did"

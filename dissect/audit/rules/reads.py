@@ -13,11 +13,11 @@ from .header import DIRECTION_UNKNOWN
 MUST, SHOULD, STATED = Level.MUST, Level.SHOULD, Level.STATED
 
 HEAD = 40
-"""Bytes of an RPC call before its arguments, at least (RFC 5531, 9)."""
+"""Least number of bytes of an RPC call before its arguments (RFC 5531, 9)."""
 
 
 def _reads(sent: SentMessage) -> Judgement | None:
-    """Whether the Read list of a call can be judged; PASSED where it can."""
+    """Whether the Read list of a call can be judged; PASSED if it can."""
     if sent.header.problem:
         return undecidable_if(sent.unread)
     return PASSED if sent.is_call and sent.header.reads else None
@@ -94,7 +94,7 @@ def read_position_same(sent: SentMessage) -> Judgement | None:
 
 
 def _inside(start: int, length: int, position: int) -> bool:
-    """Whether no item can begin at ``position``, because a chunk and the next count word take that place."""
+    """Whether no item can begin at ``position``, as a chunk and the next count word are there."""
     return not position % 4 and start < position < start + (length + 3 & -4) + 4
 
 
@@ -124,7 +124,7 @@ def long_call_position(transaction: Transaction) -> Judgement | None:
         position for position, _ in transaction.reduced if position < HEAD or position == transaction.call_length
     ]
     if doubtful and not transaction.call_whole:
-        return undecidable(CALL_NOT_WHOLE)  # which would tell whether the call goes on there
+        return undecidable(CALL_NOT_WHOLE)  # The missing part would tell whether the call continues there.
     return PASSED
 
 
@@ -152,7 +152,7 @@ def read_in_reply(sent: SentMessage) -> Judgement | None:
 
 
 def _chunks_known(transaction: Transaction) -> Judgement | None:
-    """Handles that break no rule: whether they are all that the call advertised."""
+    """The judgement if no handle breaks a rule: whether all handles that the call advertised are known."""
     call = transaction.rpc.call
     if call is not None and call.header.truncated:
         return undecidable(transaction.unread)

@@ -17,7 +17,7 @@ MUST, SHOULD, STATED = Level.MUST, Level.SHOULD, Level.STATED
 
 
 def _pairs(transaction: Transaction) -> list[tuple[str, ChunkUse, tuple[tuple[int, int, int], ...]]]:
-    """Name, what the call advertised, and what the reply returned, of each Write chunk and the Reply chunk."""
+    """Each Write chunk and the Reply chunk: name, what the call advertised, and what the reply returned."""
     reply = transaction.rpc.reply
     assert reply is not None
     pairs: list[tuple[str, ChunkUse, tuple[tuple[int, int, int], ...]]] = [
@@ -31,7 +31,7 @@ def _pairs(transaction: Transaction) -> list[tuple[str, ChunkUse, tuple[tuple[in
 
 
 def _returned(transaction: Transaction) -> Judgement | None:
-    """Whether what the reply returned can be judged; PASSED where it can."""
+    """Whether what the reply returned can be judged; PASSED if it can."""
     rpc = transaction.rpc
     if rpc.reply is None or rpc.reply.header.procedure not in (None, RDMA_MSG, RDMA_NOMSG):
         return None
@@ -136,8 +136,8 @@ def reply_chunk_provided(transaction: Transaction) -> Judgement | None:
 
 
 def longest_reply(transaction: Transaction) -> tuple[int | None, str]:
-    """The inline threshold of replies to a call; None where it is not known, in version 2 also where the requester may
-    have announced another."""
+    """The inline threshold of replies to a call, and its source; None if it is unknown, in version 2 also if the
+    requester may have announced another."""
     call = transaction.rpc.call
     assert call is not None
     conversation, requester = transaction.conversation, transaction.endpoint("requester")
@@ -324,12 +324,12 @@ def write_unused(transaction: Transaction) -> Judgement | None:
 
 
 def _short(transaction: Transaction) -> bool:
-    """The reply is an RDMA_MSG, which has no use for a Reply chunk."""
+    """Whether the reply is an RDMA_MSG, which needs no Reply chunk."""
     return transaction.rpc.reply is not None and transaction.rpc.reply.header.procedure == RDMA_MSG
 
 
 def _claims(transaction: Transaction, number: int) -> bool | None:
-    """Whether the reply has a result for a Write chunk, or needs the Reply chunk (-1); None where that is not known."""
+    """Whether the reply has a result for a Write chunk, or needs the Reply chunk (-1); None if unknown."""
     if number < 0:
         return not _short(transaction)
     results = transaction.results
@@ -412,7 +412,7 @@ def write_no_pad(transaction: Transaction) -> Judgement | None:
             continue
         if count % 4 and written < count:
             missing = transaction.unwritten
-        # A pad is one to three bytes; a server that counts it wrong writes another number of them than are missing.
+        # A pad is one to three bytes, perhaps not as many as are missing to a multiple of four.
         if count % 4 and 0 < written - count < 4:
             if transaction.late and transaction.unwritten:
                 return undecidable(transaction.unwritten)
@@ -423,7 +423,7 @@ def write_no_pad(transaction: Transaction) -> Judgement | None:
 
 
 def _counts(transaction: Transaction) -> dict[int, int]:
-    """The count words of the reduced results, by the index of their Write chunk."""
+    """The count words of reduced results, by the index of their Write chunk."""
     results = transaction.results
     if results is None:
         return {}

@@ -1,4 +1,4 @@
-"""RPC-over-RDMA version 2: its header, its options, and how it is agreed on (version-two-01); and transport
+"""RPC-over-RDMA version 2: its header, its options, and how the ends agree on it (version-two-01).  And transport
 characteristics: what the four options say, what has to follow from it, and what they allow (xcharext-02).
 """
 
@@ -68,14 +68,14 @@ MUST, SHOULD, STATED = Level.MUST, Level.SHOULD, Level.STATED
 
 
 def options_missed(option: SentOption) -> str:
-    """Why the peer of an option's sender may have said more than is known; '' where it cannot have."""
+    """Why options of either end may have been missed; '' if none can have been."""
     if not option.start_known:
         return LATE_START
     return option.unseen(0) or option.unseen(1)
 
 
 def unknown_request(option: SentOption) -> str:
-    """Why it is not known what a ROPT_RESPXCH answers; '' where it is, or where it answers nothing."""
+    """Why it is unknown what a ROPT_RESPXCH answers; '' if it is known, or if it answers nothing."""
     request = option.request
     if request is None:
         return options_missed(option)
@@ -837,7 +837,7 @@ def first_message(sent: SentMessage) -> Judgement | None:
 
 
 def _refusal(sent: SentMessage) -> VersionRefusal | None:
-    """The last refusal of a version by the server before this message."""
+    """The server's last refusal of a version before this message."""
     latest = None
     for refusal in sent.conversation.negotiation.refusals:
         if refusal.frame >= sent.message.frame:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 TOLERATED = {
     "PD-INVALIDATE-AGREED": "Linux servers invalidate remotely as soon as the client allows it, and no client minds",
 }
-"""Rules that daily traffic of common implementations breaks without harm, and why."""
+"""Rules that common implementations break in daily traffic without harm, and why."""
 
 LEVELS = ("MUST", "SHOULD")
 

@@ -20,10 +20,10 @@ from ..rpc_facts import Unanswered
 DAMAGE_UNKNOWN = "frames are truncated, so that no ICRC shows whether one of the two was damaged on the way"
 MAX_LINES = 3
 NOT_LISTENING = "REJ (Invalid Service ID)", REFUSED
-"""What ended a connection to a port on which nothing listens."""
+"""How a connection ends if nothing listens on its port."""
 SECOND = 1_000_000_000
 RECONNECTING = 5_000_000_000
-"""Nanoseconds that a new connection may begin before the last packet of the one that it stands for."""
+"""Nanoseconds that a new connection may begin before the last packet of the one that it replaces."""
 
 
 @detector(
@@ -151,7 +151,7 @@ def calls_hung(facts: Facts, limits: Limits) -> Iterator[Cause]:
         else ("packets are missing from the capture, unreadable or out of order; replies may be among them",),
         severity=None if known else Severity.WARNING,
         title="" if known else "Calls without a reply",
-        # What they waited for retransmissions is part of those statements.
+        # The time that they waited for retransmissions belongs to those statements.
         lost=sum(call.waiting - call.delayed for call in known) if known else None,
         headline=headline,
     )
@@ -178,7 +178,7 @@ def hung_text(facts: Facts, hung: Sequence[Unanswered], speaker: bool = True) ->
 
 
 def _ended(conversation: Conversation | None, went_on: bool) -> str:
-    """What ended the wait on a connection; '' where it was the end of the capture."""
+    """What ended the wait on a connection; '' if the capture ended first."""
     ended = conversation.connection.ended_by if conversation is not None else ""
     how, _, who = ended.partition(" from the ")
     if who in ENDS:
@@ -214,8 +214,8 @@ def connection_lost(facts: Facts, limits: Limits) -> Iterator[Cause]:
         since = [direction.waiting_since for direction in health.directions if direction.waiting_since is not None]
         behind = bool(since) and any(gap.time >= min(since) for gaps in connection.gaps for gap in gaps)
         behind = behind or ends.of(connection, facts.end_of(connection.last_frame)) is None
-        # A sender that gets no answer retransmits.  Where it did not, and the capture lacks packets behind its request,
-        # it may lack the answer, too.
+        # A sender that gets no answer retransmits.  If it did not, and packets after its request are missing from the
+        # capture, the answer may be missing, too.
         silent = "unanswered" in health.ended and not (behind and health.ended.endswith(NOT_RETRANSMITTED))
         if (error or (silent and number not in gone)) and not connection.refused:
             broken[number] = ending_words(health.ended)
@@ -371,8 +371,8 @@ def connections_unanswered(facts: Facts, limits: Limits) -> Iterator[Cause]:
 
 
 def _asked_in_vain(facts: Facts, connections: Sequence[Connection]) -> int:
-    """Nanoseconds from the first to the last time that each client asked each server for these connections, while it
-    had no other."""
+    """Nanoseconds that clients spent asking for these connections while they had no other to the same server, each from
+    its first to its last attempt."""
     numbers = {connection.number for connection in connections}
     asked: dict[tuple[str, str, int | None], list[Connection]] = defaultdict(list)
     for conversation in facts.conversations:
@@ -392,7 +392,7 @@ def _asked_in_vain(facts: Facts, connections: Sequence[Connection]) -> int:
 
 
 def _stopped_listening(facts: Facts, served: Connection, refused: Connection) -> str:
-    """What came last on a connection that the server accepted, before it refused another; '' where it goes on."""
+    """The last event on a connection that the server accepted before it refused another; '' if it continues."""
     stopped = "the server stopped listening" if refused.ended_by.startswith(NOT_LISTENING) else "the server refused"
     open_calls = [call for call in facts.hung if call.connection == served.number and not call.backward]
     first = min(open_calls, key=lambda call: call.time, default=None)

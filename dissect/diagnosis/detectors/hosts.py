@@ -14,7 +14,7 @@ _SHOW = "rdmascope show FILE --rpc N: the phases of one of these RPCs"
 
 
 def _waiting(facts: Facts, limits: Limits, side: str, name: str, what: str, *evidence: str) -> Iterator[Cause]:
-    """A cause where so much of the time of all RPCs on a side is this part of it."""
+    """A cause if this part is a large enough share of the time of all RPCs on a side."""
     hosts = facts.hosts
     spent, whole = hosts.all.times[name], hosts.all.whole(side)
     if not spent or spent < limits["time_share"] * whole:

@@ -26,13 +26,13 @@ def _slowest(facts: Facts, procedure: Procedure) -> tuple[tuple[int, ...], tuple
 
 
 def _enough(procedure: Procedure, answered: int, least: float) -> bool:
-    """Whether it has so many RPCs, of which at most half are outstanding, as where the capture ends or is damaged."""
+    """Whether it has enough RPCs, at most half of them outstanding, as at the end of a capture, or with damage."""
     outstanding = procedure.outstanding
     return answered >= least / 2 and answered + (outstanding.count if outstanding else 0) >= least
 
 
 def _step(facts: Facts, sums: list[Sums], part: str, least_calls: int) -> tuple[int, float, float] | None:
-    """When the mean of a part rose: the moment, and the means before and after it, in nanoseconds."""
+    """When the mean of a part rose: the time, and the means before and after it, all in nanoseconds."""
     calls = np.sum([each.calls for each in sums], axis=0)
     if calls.sum() < 2 * least_calls:
         return None
@@ -305,7 +305,7 @@ def slow_connection(facts: Facts, limits: Limits) -> Iterator[Cause]:
 def _slower(
     facts: Facts, limits: Limits, number: int, numbers: Sequence[int], factor: str = "factor"
 ) -> Iterator[Cause]:
-    """A connection that is slower than the others of ``numbers`` with its load."""
+    """A cause if the connection is slower than those of ``numbers`` with a similar load."""
     shares = facts.statistics.connections
     if number not in shares or shares[number].calls < limits["least_calls"]:
         return
@@ -343,18 +343,18 @@ def _slower(
 
 
 MAX_CLIENTS = 32
-"""Of one server that are compared."""
+"""Clients of one server that are compared."""
 TOGETHER = 1_000_000_000
-"""Nanoseconds from the first packet of the first connection that one mount opens to that of its last."""
+"""Nanoseconds between the first packets of the first and the last connection that one mount opens."""
 
 
 def _mounts(facts: Facts) -> Iterator[list[int]]:
-    """Connections of the same two hosts that are known to be of one mount: of one session, or opened together."""
+    """Groups of connections between two hosts that belong to one mount: of one session, or opened together."""
     versions = _versions(facts)
     sessions = {number: session.number for session in facts.sessions or () for number in session.connections}
     mounts: dict[tuple[object, ...], list[int]] = defaultdict(list)
     opened: dict[tuple[object, ...], tuple[int, int]] = {}
-    """By what else is alike: when the first of the latest group began, and how many groups there were."""
+    """By what they have in common: when the first connection of the latest group began, and the number of groups."""
     for conversation in sorted(facts.conversations, key=lambda each: each.connection.first_time):
         connection = conversation.connection
         alike = (*(endpoint.address for endpoint in connection.endpoints), connection.service_port,
@@ -381,7 +381,7 @@ def _versions(facts: Facts) -> Mapping[int, frozenset[tuple[int | None, ...]]]:
 
 
 def _clients(facts: Facts) -> Iterator[dict[str, int]]:
-    """Of each server: by client, the connection with the most calls, where several clients have the same versions."""
+    """For each server whose clients use the same versions: by client, the connection with the most calls."""
     versions, shares = _versions(facts), facts.statistics.connections
     servers: dict[tuple[object, ...], dict[str, int]] = defaultdict(dict)
     for number in sorted(versions.keys() & shares.keys() & facts.by_number.keys(), key=lambda each: shares[each].calls):

@@ -25,7 +25,7 @@ HARD = {
     "GARBAGE": "ARGS",
     "SYSTEM": "ERR",
 }
-"""Statuses, by prefix, that programs do not meet in daily work. NOENT, EXIST, ACCES and the like they do meet, and the
+"""Statuses, by prefix, that programs do not meet in daily work; without NOENT, EXIST, ACCES and the like, and without
 answers to probes for a version, a procedure or a feature."""
 REVALIDATION = frozenset({"GETATTR", "ACCESS"})
 
@@ -67,7 +67,7 @@ def calls_failed(facts: Facts, limits: Limits) -> Iterator[Cause]:
 
 
 def is_hard(status: str) -> bool:
-    """Whether a program does not meet it in daily work."""
+    """Whether programs do not meet this status in daily work."""
     name = status.partition(" ")[0]
     prefix, _, rest = name.partition("_")
     return rest in HARD.get(prefix, "").split()
@@ -303,7 +303,7 @@ def commit_storm(facts: Facts, limits: Limits) -> Iterator[Cause]:
 
 
 def _connections(facts: Facts, procedures: Iterable[Procedure]) -> tuple[int, ...]:
-    """Which had calls of these, those with the most calls first."""
+    """The connections with calls of these procedures, the one with the most calls first."""
     calls: Counter[int] = Counter()
     for procedure in procedures:
         for number, sums in facts.sums.get(procedure.key, {}).items():

@@ -15,7 +15,7 @@ from ..facts import Cause, Facts, Limits, Severity, detector
 UNKNOWN, TIMEOUT = "unknown", "timeout"
 
 LOST_BY_CAPTURE = 0.4
-"""Confidence where a capture lost frames, and of none that was retransmitted an earlier transmission is in it."""
+"""Confidence if the capture lost frames, and has no earlier transmission of anything that was retransmitted."""
 
 RETRANSMITTED = {
     "least_retransmissions": (3, "retransmissions of this cause in the capture"),
@@ -33,7 +33,7 @@ def _retransmitted(facts: Facts, limits: Limits, causes: tuple[str, ...], one: s
     sent = 0
     arrived = 0
     lost_toward: dict[int | None, Counter[bool]] = defaultdict(Counter)
-    """By the end that missed it: packets that are in the capture, and others."""
+    """By the end that did not receive it: packets that are in the capture (True), and others."""
     frames: list[int] = []
     unseen: list[InferredLoss] = []
     for number, health in facts.healths.items():
@@ -45,7 +45,7 @@ def _retransmitted(facts: Facts, limits: Limits, causes: tuple[str, ...], one: s
             for retransmission in health.retransmissions
             if _among(retransmission, causes) and not facts.in_vain(number, retransmission)
         ]
-        # Of more than are remembered one by one the sums know the cause alone.
+        # Retransmissions that are no longer listed one by one are known only by cause.
         changed = _uncounted(facts, number, health, causes)
         inferred = health.inferred if TIMEOUT in causes else ()
         events[number] = sum(health.causes.get(cause, 0) for cause in causes) + changed.events + len(inferred)
@@ -138,12 +138,12 @@ def _directions(lost_toward: Mapping[int | None, Counter[bool]]) -> list[str]:
 
 
 def _arrived(retransmission: Retransmission) -> bool:
-    """The receiver had what was retransmitted: nothing was lost."""
+    """Whether the receiver already had what was retransmitted, so that nothing was lost."""
     return retransmission.lost == "nothing" and retransmission.cause not in ("RNR NAK", DUPLICATE)
 
 
 def _among(retransmission: Retransmission, causes: tuple[str, ...]) -> bool:
-    """What was retransmitted without need counts as such, whatever its sender took for the cause."""
+    """Whether it counts among ``causes``; needless retransmissions count as unknown, whatever the sender assumed."""
     return (UNKNOWN if _arrived(retransmission) else retransmission.cause) in causes
 
 
@@ -153,7 +153,7 @@ class _Needless(NamedTuple):
 
 
 def _uncounted(facts: Facts, number: int, health: TransportHealth, causes: tuple[str, ...]) -> _Needless:
-    """How what was retransmitted without need, or to a host that is gone, changes the numbers of these causes."""
+    """How much needless retransmissions, and those to a host that is gone, change the numbers for these causes."""
     needless = _needless(health, causes)
     vain = [
         retransmission
@@ -166,7 +166,7 @@ def _uncounted(facts: Facts, number: int, health: TransportHealth, causes: tuple
 
 
 def _needless(health: TransportHealth, causes: tuple[str, ...]) -> _Needless:
-    """How what was retransmitted without need changes the numbers of these causes."""
+    """How much needless retransmissions change the numbers for these causes."""
     others = [
         retransmission
         for retransmission in health.retransmissions
@@ -179,7 +179,7 @@ def _needless(health: TransportHealth, causes: tuple[str, ...]) -> _Needless:
 
 
 def _cost(facts: Facts, number: int, health: TransportHealth, causes: tuple[str, ...]) -> int:
-    """Nanoseconds that RPCs of the connection waited because of these causes: their part of all causes."""
+    """Nanoseconds that RPCs of the connection waited because of these causes: their share of all waits."""
     if number not in facts.delays:
         return 0
     waits: Counter[bool] = Counter()
@@ -192,7 +192,7 @@ def _cost(facts: Facts, number: int, health: TransportHealth, causes: tuple[str,
 
 
 def _since(facts: Facts, causes: tuple[str, ...]) -> int | None:
-    """When the first of them was seen."""
+    """When the first retransmission with one of these causes was seen."""
     return min(
         (
             retransmission.lost_time or retransmission.retransmission_time or 0
@@ -467,7 +467,7 @@ def packets_damaged(facts: Facts, limits: Limits) -> Iterator[Cause]:
 def _pauses(
     facts: Facts, limits: Limits, pauses: Callable[[DirectionHealth], Pauses], what: str
 ) -> Iterator[Cause]:  # fmt: skip
-    """One statement about pauses of senders."""
+    """One statement about pauses in sending."""
     paused = {
         (number, end): pauses(direction)
         for number, health in facts.healths.items()
@@ -499,7 +499,7 @@ def _counted(
     text: Callable[[int], str],
     frames: Callable[[DirectionHealth], tuple[int, ...]] = lambda health: (),
 ) -> Iterator[Cause]:
-    """One statement about something that is counted at both ends of every connection."""
+    """One statement about what is counted at both ends of every connection."""
     counts: Mapping[int, int] = {
         number: sum(map(number_of, health.directions)) for number, health in facts.healths.items()
     }
