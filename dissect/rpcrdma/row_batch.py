@@ -773,7 +773,7 @@ class RowBatch:
         return bool(connection.start_known or caller.direction.replied) and not missing
 
     def _settle_behind(self, caller: CallerRows, place: int) -> None:
-        """Match calls with the replies that precede them, if ``REORDERED`` frames before ``place`` brought no other."""
+        """Match calls with the replies shown before them, once no other reply came within ``REORDERED`` frames."""
         for xid, call in [*caller.behind.items()]:
             reply = caller.shown[xid][0]
             if place - self._frames[reply] > REORDERED:

@@ -159,10 +159,10 @@ class PageReader:
         self._head = struct.Struct(order + ("QQ" if long == 8 else "QI"))
         self._little = order == "<"
         self.missed = 0
-        """Events that pages say were lost; where one does not say how many, 1."""
+        """Events that pages say were lost; 1 for a page that does not say how many."""
 
     def read(self, page: bytes, records: list[Record]) -> None:
-        """Put the records of a page behind those there are; raises struct.error where it is damaged."""
+        """Append the records of a page; raises struct.error if it is damaged."""
         time, commit = self._head.unpack_from(page)
         at = self._head.size
         end = min(at + (commit & 0xFFFFF), len(page))
@@ -171,7 +171,7 @@ class PageReader:
             self.missed += int.from_bytes(page[end : end + 8], "little" if self._little else "big") if stored else 1
             records.append((time, LOST, 0, _OTHER))
         word, start, formats, little = self._word.unpack_from, self._start.unpack_from, self._formats, self._little
-        page += bytes(12)  # So that the last word can be looked at as if an event began there.
+        page += bytes(12)  # so that the last word can be read as if an event began there
         while at + 4 <= end:
             head, ident, pid = start(page, at)
             kind, delta = (head & 31, head >> 5) if little else (head >> 27, head & 0x7FFFFFF)
@@ -197,7 +197,7 @@ class PageReader:
                 at += 4
                 continue
             if kind == TIME_STAMP:
-                # It has 59 bits; the uppermost five are those of the time before.
+                # It has 59 bits; the uppermost five are those of the previous time.
                 time = (time >> 59 << 59) | delta | word(page, at)[0] << 27
                 at += 4
                 continue

@@ -325,11 +325,11 @@ _ERROR_CODES = {
     (DDP_LAYER, 2): "ddp_untagged",
     (LLP_LAYER, 0): "llp",
 }
-"""Layer and error type of a Terminate -> the end of Wireshark's name for the error code."""
+"""By layer and error type of a Terminate: the end of Wireshark's name for the error code."""
 
 
 def terminate_fields(body: bytes) -> Fields:
-    """A Terminate header by Wireshark's names (RFC 5040, 4.8)."""
+    """The fields of a Terminate header by Wireshark's names (RFC 5040, 4.8)."""
     if len(body) < 4:
         return {}
     layer, kind = body[0] >> 4, body[0] & 15
@@ -342,13 +342,13 @@ def terminate_fields(body: bytes) -> Fields:
 
 
 def mpa_fields(frame: MPAFrame) -> Fields:
-    """A Request or Reply by Wireshark's names."""
+    """The fields of a Request or Reply by Wireshark's names."""
     values = (frame.revision, int(frame.markers), int(frame.crc), int(frame.reject), len(frame.private_data))
     return {name: (value,) for name, value in zip(MPA_FIELDS, values, strict=True)}
 
 
 def add_fields(by_frame: dict[int, Fields], frame_fields: Iterable[FrameFields]) -> None:
-    """Add to what was found by frame; where it has several, the values one behind the other."""
+    """Add fields to those found by frame; several values of one field are concatenated."""
     for frame, fields in frame_fields:
         known = by_frame.setdefault(frame, {})
         for name, values in fields.items():
@@ -359,9 +359,9 @@ def add_fields(by_frame: dict[int, Fields], frame_fields: Iterable[FrameFields])
 
 
 def tshark_fields(values: Sequence[str], names: Sequence[str] = ASKED) -> FrameFields:
-    """What Wireshark says of a frame, from its values for ``names`` as tshark prints them ('' where there is none).
+    """The fields of a frame from its values for ``names`` as tshark prints them ('' for none).
 
-    Raises ValueError where they are no such values.
+    Raises ValueError if they are no such values.
     """
     fields: Fields = {}
     for name, text in zip(names[1:], values[1:], strict=True):
@@ -413,7 +413,7 @@ class Explanation(NamedTuple):
 
 
 def chunk_operations(rpc: Rpc, kind: str = "") -> Iterator[Operation]:
-    """The RDMA Reads and Writes that moved its chunks, or those of one kind."""
+    """The RDMA Reads and Writes on its chunks, or on those of one kind."""
     for chunk in rpc.chunks:
         for use in chunk.segments if kind in ("", chunk.kind) else ():
             yield from use.operations
@@ -437,7 +437,7 @@ def missing_packets(rpc: Rpc) -> bool:
 
 
 def unfinished(rpc: Rpc) -> bool:
-    """Some of what the call offered to be read was not read."""
+    """Whether not everything that the call offered to be read was read."""
     return any(chunk.kind == "read" and chunk.transferred < chunk.advertised for chunk in rpc.chunks)
 
 
@@ -446,7 +446,8 @@ def retransmitted_packets(rpc: Rpc) -> bool:
 
 
 def out_of_order(rpc: Rpc) -> bool:
-    """A reply before its call; Reads or Writes before the call that offers the memory, or behind the reply."""
+    """Whether the reply precedes its call, or Reads or Writes precede the call that offers the memory or follow the
+    reply."""
     call, reply = rpc.call, rpc.reply
     if call is not None and reply is not None and reply.frame < call.frame:
         return True
@@ -476,7 +477,7 @@ def unknown_procedure(rpc: Rpc) -> bool:
 
 
 def other_rdma_xid(rpc: Rpc) -> bool:
-    """The rdma_xid of its call or reply is not the XID of the RPC message behind it."""
+    """Whether the rdma_xid of its call or reply is not the XID of the RPC message after it."""
     return any(OTHER_XID in note for note in rpc.notes)
 
 
@@ -499,7 +500,7 @@ def several_chunks(rpc: Rpc) -> bool:
 
 
 def mixed_sizes(rpc: Rpc) -> bool:
-    """A Write that is not the last one into its chunk ends with a packet that is not full."""
+    """Whether a Write that is not the last one into its chunk ends with a packet that is not full."""
     mtu = rpc.connection.path_mtu or 0
     for chunk in rpc.chunks:
         moved = [operation for use in chunk.segments for operation in use.operations]
@@ -509,7 +510,7 @@ def mixed_sizes(rpc: Rpc) -> bool:
 
 
 def long_send(rpc: Rpc) -> bool:
-    """A call with Read chunks, or a reply with Write chunks or a Reply chunk, took more than one packet."""
+    """Whether a call with Read chunks, or a reply with Write chunks or a Reply chunk, took more than one packet."""
     kinds = {chunk.kind for chunk in rpc.chunks}
     return bool(
         (rpc.call is not None and rpc.call.operation.packets > 1 and "read" in kinds)
@@ -526,28 +527,28 @@ def psn_wraps(rpc: Rpc) -> bool:
 # The table.
 
 PRESENCE = frozenset({"packet", "rpcordma", "rpc"})
-"""Names that stand for the whole thing, where one of the two has none."""
+"""Names that stand for the whole thing, if one of the two sides has none."""
 MATCHING = frozenset({"frame.number", "rpc.reqframe", "rpc.repframe", "rpc.time"})
 """Where an RPC is, what belongs to it, and how long it took."""
 RPC = MATCHING | {"rpc"}
 MESSAGE = RPC | {"rpcordma"}
 ANYTHING = MESSAGE | {"packet"}
 STREAM = ANYTHING | {*MPA_FIELDS, *FPDU_FIELDS}
-"""A decoder that lost the FPDU boundaries may take anything for an FPDU."""
+"""A decoder that lost the FPDU boundaries may take any bytes for an FPDU."""
 NAMES = frozenset({"rpc.program", "rpc.programversion", "rpc.procedure"})
 LONG_CALL = "long call"
-"""Not a weak spot: the call came through a Read chunk, so that what spoils chunks may spoil NAMES as well."""
+"""Not a weak spot: the call came through a Read chunk, so whatever spoils chunks may spoil NAMES as well."""
 
 
 class WeakSpot(NamedTuple):
     name: str
     applies: Callable[[Rpc], bool] | None
-    """None: one Rpc does not show it; ``Circumstances``, ``RetransmittedPackets`` or the frame does."""
+    """None: one Rpc does not show it, but ``Circumstances``, ``RetransmittedPackets`` or the frame does."""
     reason: str
     reference: str
     right: str = "rdmascope"
     names: frozenset[str] = RPC
-    """What it can spoil; the values of what Wireshark does find are never among them."""
+    """Fields that it can spoil; values that Wireshark does find are never among them."""
 
 
 TABLE = (
@@ -768,7 +769,7 @@ TABLE = (
 """The first row that applies gives the reason."""
 
 EXTRA = frozenset({"retransmitted", "IP over InfiniBand", "ready to receive"})
-"""Rows that are about what only Wireshark shows."""
+"""Rows about what only Wireshark shows."""
 
 LATE = Explanation(
     "both",
@@ -805,7 +806,7 @@ def touched_message(message: Message) -> frozenset[str]:
 
 
 def explain(name: str, ours: Values | None, theirs: Values | None, touched: frozenset[str]) -> Explanation | None:
-    """The verdict on a difference, where the table has one; ``touched`` are the rows that apply there."""
+    """The verdict on a difference, if the table has one; ``touched``: names of the rows that apply there."""
     for row in TABLE:
         spoils = name in row.names or (row.name == "truncated frame" and theirs is None)
         spoils = spoils or (name in NAMES and LONG_CALL in touched and "rpc" in row.names)

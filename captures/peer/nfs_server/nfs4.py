@@ -1,5 +1,5 @@
 """NFS version 4 on the files in memory: COMPOUND and its operations (RFC 8881, 16.2 and 18), in 4.0 those without
-state; and what a server of 4.1 remembers: clients, their sessions, their open files and stateids (2.10, 8 and 18).
+state; and the state of a 4.1 server: clients, their sessions, their open files and stateids (2.10, 8 and 18).
 """
 
 from __future__ import annotations
@@ -120,17 +120,17 @@ def _advance(opened: OpenFile) -> None:
 
 
 MAX_CLIENTS = 64
-"""Beyond, the one that has been silent for longest is forgotten."""
+"""Clients kept; beyond that the one that was silent for longest is forgotten."""
 MAX_SESSIONS = 4
-"""Sessions of a client: its slots keep 1 MiB of replies at most."""
+"""Sessions of a client; its slots keep at most 1 MiB of replies."""
 MAX_SLOTS = 32
 MAX_OPERATIONS = 64
 """Operations of a COMPOUND."""
 MAX_REQUEST = MAX_RESPONSE = (1 << 20) + 4096
 MAX_CACHED = 8192
-"""Bytes of a reply that is kept for the case that it is asked for a second time."""
+"""Bytes of the longest reply kept in case the request is repeated."""
 SMALLEST = 512
-"""Bytes of a request or a response that a session can do with."""
+"""Bytes of the smallest request and response with which a session works."""
 USE_NON_PNFS, UPDATE_CONFIRMED, CONFIRMED = 0x10000, 0x40000000, 0x80000000
 KNOWN_FLAGS = 0x7 | 0x100 | 0x70000 | UPDATE_CONFIRMED
 FORE, FORE_OR_BOTH = 1, 3
@@ -141,9 +141,9 @@ SP4_NONE = 0
 class SessionSlot:
     sequence: int = 0
     request: int = 0
-    """Checksum of the COMPOUND that had it."""
+    """Checksum of the slot's last COMPOUND."""
     reply: Parts | None = None
-    """None: it was not kept."""
+    """None: the reply was not kept."""
 
 
 @dataclass(slots=True, eq=False)
@@ -159,7 +159,7 @@ class ServedSession:
 
 @dataclass(slots=True, eq=False)
 class ClientRecord:
-    """What EXCHANGE_ID made (RFC 8881, 18.35.4)."""
+    """A client record made by EXCHANGE_ID (RFC 8881, 18.35.4)."""
 
     number: int
     owner: bytes
@@ -175,7 +175,7 @@ class ClientRecord:
 
 
 class ClientRegistry:
-    """``ended`` is called with the number of a client whose state ends."""
+    """Clients and their sessions; ``ended`` is called with the number of a client whose state ends."""
 
     def __init__(self, instance: bytes, ended: Callable[[int], None], busy: Callable[[int], bool]) -> None:
         self.instance = instance
@@ -260,7 +260,8 @@ class ClientRegistry:
         return client.created
 
     def _confirm(self, client: ClientRecord) -> None:
-        """Its first session: an older incarnation of the same owner is gone (RFC 8881, 18.36.4)."""
+        """Confirm a client with its first session: an older instance of the same owner is dropped (RFC 8881,
+        18.36.4)."""
         client.confirmed = True
         for client_record in [
             record for record in self._clients.values() if record.owner == client.owner and record is not client
@@ -291,7 +292,7 @@ class ClientRegistry:
 
 
 def begin(session: ServedSession, args: dict[str, Any], request: bytes) -> Parts | None:
-    """SEQUENCE: the slot takes a new request (None), or the reply that it had (RFC 8881, 2.10.6)."""
+    """Execute SEQUENCE: None for a new request on the slot, or the kept reply to a repeated one (RFC 8881, 2.10.6)."""
     number = args["sa_slotid"]
     refuse(number >= len(session.slots), NfsStatus.BADSLOT)
     refuse(args["sa_highest_slotid"] < number, NfsStatus.BAD_HIGH_SLOT)
@@ -344,7 +345,7 @@ _SAME_OF_ALL: dict[str, Any] = {
     "rawdev": {},
     "time_delta": {"seconds": 0, "nseconds": 1},
 }
-"""Attributes that have one value, whatever the file."""
+"""Attributes with the same value for all files."""
 _READ_ONLY: dict[str, Callable[[FileSystem, Inode], Any]] = {
     "supported_attrs": lambda files, inode: SUPPORTED,
     "type": lambda files, inode: inode.kind,
@@ -377,11 +378,11 @@ _VALUES = {**_READ_ONLY, **_SETTABLE}
 _NUMBERS = {name: number for number, (name, _) in NUMBERED.items()}
 SUPPORTED: tuple[int, ...] = tuple(sorted(_NUMBERS[name] for name in (*_SAME_OF_ALL, *_VALUES, *_WRITE_ONLY)))
 AT_CREATION: tuple[int, ...] = tuple(sorted(_NUMBERS[name] for name in (*_SETTABLE, *_WRITE_ONLY)))
-"""What an exclusive creation may set along (RFC 8881, 5.8.1.14)."""
+"""Attributes that an exclusive creation may set as well (RFC 8881, 5.8.1.14)."""
 
 
 def requested(files: FileSystem, inode: Inode, bits: Iterable[int]) -> dict[str, Any]:
-    """The values of those attributes that are supported; the others are left out."""
+    """The values of the requested attributes; unsupported ones are left out."""
     refuse(any(NUMBERED[bit][0] in _WRITE_ONLY for bit in bits if bit in NUMBERED), NfsStatus.INVAL)
     names = [NUMBERED[bit][0] for bit in bits if bit in NUMBERED]
     return {
@@ -392,7 +393,7 @@ def requested(files: FileSystem, inode: Inode, bits: Iterable[int]) -> dict[str,
 
 
 def wanted(given: dict[str, Any], now: int) -> FileAttributes:
-    """What a client wants to set."""
+    """The attributes that a client wants to set."""
     for name in given:
         refuse(name in _SAME_OF_ALL or name in _READ_ONLY, NfsStatus.INVAL)
         refuse(name not in _SETTABLE and name not in _WRITE_ONLY, NfsStatus.ATTRNOTSUPP)
@@ -412,7 +413,7 @@ def numbers(given: Iterable[str]) -> tuple[int, ...]:
 
 
 def _number(owner: bytes | None) -> int | None:
-    """A user or group by number (RFC 8881, 5.9); names are not known here."""
+    """A user or group by number (RFC 8881, 5.9); names are not supported."""
     if owner is None:
         return None
     refuse(not owner.isdigit() or int(owner) >= 1 << 32, NfsStatus.BADOWNER)
@@ -439,7 +440,7 @@ STYLE_PARENT = 1
 
 @dataclass(slots=True, eq=False)
 class Nfs4State:
-    """What lasts longer than a COMPOUND."""
+    """State that lasts longer than a COMPOUND."""
 
     files: FileSystem
     opens: OpenTable
@@ -448,7 +449,7 @@ class Nfs4State:
 
 @dataclass(slots=True)
 class CompoundState:
-    """What the operations of a COMPOUND hand on (16.2.3)."""
+    """State that the operations of a COMPOUND pass on (16.2.3)."""
 
     server: Nfs4State
     caller: Caller
@@ -488,7 +489,7 @@ class CompoundState:
         return self.server.opens.find(self.client, named, file.number if file is not None else None)
 
     def may(self, stateid: Values, file: Inode, access: int) -> None:
-        """The stateid allows to read or to write (8.2.5)."""
+        """Check that the stateid allows access to read or write (8.2.5)."""
         if stateid == ANONYMOUS or (stateid == BYPASS and access == READ):
             return
         refuse(not self.opened(stateid, file).access & access, NfsStatus.OPENMODE)
@@ -867,7 +868,7 @@ class _Compound:
         return reply
 
     def _bounded(self, result: dict[str, Any]) -> Parts | None:
-        """The bytes of a result; None where the session has no room for it."""
+        """The bytes of a result; None if the session has no room for it."""
         parts = encoded_parts(NFS_RESOP4, result)
         self.size += sum(len(part.data) + 3 & ~3 if isinstance(part, DdpItem) else len(part) for part in parts)
         session, sequence = self.on.session, self.sequence
@@ -881,7 +882,7 @@ class _Compound:
         return NfsStatus.REP_TOO_BIG if self.size > self.on.session.max_response else NfsStatus.REP_TOO_BIG_TO_CACHE
 
     def _result(self, number: int, node: Node, count: int) -> dict[str, Any] | Parts:
-        """The result of an operation; the whole reply where it was given before."""
+        """Execute an operation: its result, or the whole reply if the request is a repeated one."""
         operation = node.child("argop")
         if operation is None or not isinstance(operation.value, int):
             raise NoValue("an operation without its number")
@@ -908,7 +909,7 @@ class _Compound:
         return {"resop": SEQUENCE, "status": 0, **sequence_result(session, arguments)}
 
     def _allowed(self, number: int, name: str, count: int) -> Operate:
-        """What carries an operation out, where it may stand."""
+        """The function that executes an operation, if it is allowed here."""
         refuse(count > MAX_OPERATIONS, NfsStatus.TOO_MANY_OPS)
         if self.minor and self.on.session is None:
             refuse(name not in ALONE, NfsStatus.OP_NOT_IN_SESSION)

@@ -50,11 +50,11 @@ class CheckVerdict:
     kind: VerdictKind
     observed: str
     rule: str = ""
-    """The rule that was broken, where it is another than the check's."""
+    """The rule that was broken, if it differs from the check's."""
 
 
 class NotPassed(Exception):
-    """What ends a check before it has passed: its verdict."""
+    """Ends a check that has not passed, with its verdict."""
 
     def __init__(self, kind: VerdictKind, observed: str, rule: str = "") -> None:
         super().__init__(observed)
@@ -62,7 +62,7 @@ class NotPassed(Exception):
 
 
 Function = Callable[[RawConnection], str]
-"""Gives what was observed, where the check has passed; else raises NotPassed."""
+"""Returns what was observed if the check passed; otherwise raises NotPassed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Check:
 
     name: str
     rule: str
-    """The rule of the audit that the answer is held against; it has the section."""
+    """The audit rule by which the answer is judged; it has the section."""
     sends: str
     """What is sent, and what has to come back."""
     run: Function
@@ -108,13 +108,13 @@ def check(
 
 
 def refuse(when: object, verdict: NotPassed) -> None:
-    """Raise the verdict where this is true."""
+    """Raise the verdict if ``when`` is true."""
     if when:
         raise verdict
 
 
 def violation(observed: str, rule: str = "") -> NotPassed:
-    """``rule``: that was broken, where it is not the one that the check is for."""
+    """``rule``: the rule that was broken, if it differs from the check's."""
     return NotPassed(VerdictKind.VIOLATION, observed, rule)
 
 
@@ -123,7 +123,7 @@ def skipped(observed: str) -> NotPassed:
 
 
 def answered(answer: Answer) -> TransportHeader:
-    """The header of the answer, where there is one."""
+    """The header of the answer; raises NotPassed without one."""
     if answer.header is not None:
         return answer.header
     raise NotPassed(VerdictKind.LOST, answer.reason) if answer.reason else NotPassed(VerdictKind.NO_ANSWER, "no answer")
@@ -201,12 +201,12 @@ def written(on: RawConnection, data: bytes, segments: tuple[Segment, ...], shift
 
 
 def write(xid: int, data: bytes) -> bytes:
-    """An NFSv3 WRITE into no file."""
+    """An NFSv3 WRITE with an invalid file handle."""
     return whole(service.write(xid, 0, data, _UNKNOWN_HANDLE))
 
 
 def read(xid: int, count: int) -> bytes:
-    """An NFSv3 READ of no file."""
+    """An NFSv3 READ with an invalid file handle."""
     return whole(service.read(xid, 0, count, _UNKNOWN_HANDLE))
 
 
@@ -242,7 +242,7 @@ def replied(answer: Answer, stream: bytes | None = None, *, parsed: bool = False
 
 
 def returned(offered: WriteChunk, received: WriteChunk | None, what: str) -> WriteChunk:
-    """The chunk in a reply, which has to be the call's, with lengths that are no longer."""
+    """The chunk that a reply returns; it has to be the call's, with lengths that are not longer."""
     if received is None or len(received.segments) != len(offered.segments):
         words = f"{what} has {len(received.segments) if received else 'no'} segments, of {len(offered.segments)}"
         raise violation(words, "V1-WRITE-SEGMENT-COUNT")
@@ -264,13 +264,13 @@ def returned(offered: WriteChunk, received: WriteChunk | None, what: str) -> Wri
 
 
 def contents(pieces: list[RegisteredMemory], chunk: WriteChunk) -> bytes:
-    """What the responder says it wrote."""
+    """The bytes that the responder says it wrote."""
     pairs = zip(pieces, chunk.segments, strict=True)
     return b"".join(memory.fetch(0, segment.length) for memory, segment in pairs)
 
 
 def in_reply_chunk(answer: Answer, offered: WriteChunk, pieces: list[RegisteredMemory]) -> bytes | None:
-    """What is in the Reply chunk that a call gave; None where the reply came inline."""
+    """The contents of the Reply chunk of a call; None if the reply came inline."""
     header = answered(answer)
     refuse(header.procedure == RDMA_ERROR or header.problem, violation(named(answer)))
     if header.procedure != RDMA_NOMSG:
@@ -292,7 +292,8 @@ def through_reply_chunk(answer: Answer, offered: WriteChunk, pieces: list[Regist
 
 
 def ask_for_long_reply(on: RawConnection, chunk: WriteChunk) -> Answer:
-    """A call whose reply is longer than 1024 bytes, with a Reply chunk; a long call where it does not fit."""
+    """The answer to a call whose reply exceeds 1024 bytes, with a Reply chunk; a long call if it does not fit
+    inline."""
     xid = on.xid()
     call = at_path(xid, "", *[_GETATTR] * _QUESTIONS)  # Which attributes the root has, again and again.
     header = TransportHeader(xid, 1, CREDITS, RDMA_MSG, reply=chunk)
@@ -486,7 +487,7 @@ def invalidation(on: RawConnection) -> str:
 
 
 def _invalidated(on: RawConnection, memory: RegisteredMemory) -> int | None:
-    """The handle that the reply to a call with this memory as its Reply chunk invalidates."""
+    """The handle that is invalidated by the reply to a call with this memory as its Reply chunk."""
     chunk = WriteChunk((Segment(memory.handle, 4096, memory.address),))
     answer = called(on, reply=chunk)
     through_reply_chunk(answer, chunk, [memory])
@@ -524,7 +525,7 @@ def unknown_characteristic(on: RawConnection) -> str:
 
 
 def _optional(on: RawConnection, option: int, info: bytes) -> Answer:
-    """The answer to an option, of a server that supports version 2."""
+    """The answer of a server that supports version 2 to an option."""
     answer = on.ask(TransportHeader(on.xid(), 2, CREDITS, RDMA_OPTIONAL, direction=0, option=option, optinfo=info))
     refuse(answer.header is not None and answer.header.error == ERR_VERS, skipped("version 2 is not supported"))
     return answer
@@ -539,13 +540,13 @@ def version_absurd(on: RawConnection) -> str:
 
 
 def rpc_error(answer: Answer) -> str:
-    """Why the RPC program did not perform the call, 'PROG_MISMATCH (3 to 3)'; '' where it did."""
+    """Why the RPC program did not execute the call, 'PROG_MISMATCH (3 to 3)'; '' if it did."""
     reply = reply_header(answer.payload, 0, len(answer.payload))
     return "" if reply is None else reply.error
 
 
 def nfs_status(answer: Answer) -> int | None:
-    """The status of NFS in the reply; None where the reply has none."""
+    """The NFS status in the reply; None if it has none."""
     reply = reply_header(answer.payload, 0, len(answer.payload))
     if reply is None or reply.error or reply.body < 0 or reply.body + 4 > len(answer.payload):
         return None
@@ -626,17 +627,17 @@ _NO_HANDLE = 0xDEAD0000
 
 
 class MalformedMessage(NamedTuple):
-    """A message that RDMA_ERR_CHUNK has to come back to."""
+    """A message that has to be answered by RDMA_ERR_CHUNK."""
 
     name: str
     rule: str
     what: str
     header: tuple[int, ...]
-    """Its words behind the credits."""
+    """The header's words after the credits."""
     call: bool = False
     """A NULL call follows the header."""
     filling: tuple[int, ...] = ()
-    """Words that follow the header again and again, up to the inline threshold."""
+    """Words that are repeated after the header, up to the inline threshold."""
 
     def run(self, on: RawConnection) -> str:
         xid = on.xid()
@@ -716,7 +717,7 @@ def afterwards(on: RawConnection) -> str:
 
 
 def _stopped(answer: Answer) -> str:
-    """RDMA operational errors are fatal to the connection, or are answered (RFC 8166, 4.5.3)."""
+    """Describe the answer: an RDMA operational error ends the connection, or is reported (RFC 8166, 4.5.3)."""
     if answer.reason:
         return f"connection lost: {answer.reason}"
     if answered(answer).procedure == RDMA_ERROR:
@@ -748,9 +749,9 @@ def chosen(with_faults: bool) -> list[Check]:
 def run(
     devices: Verbs, target: PeerAddress, timeout: int, wanted: Iterable[Check], file: str = ""
 ) -> Iterator[SuiteResult]:
-    """Verdicts as they come; raises VerbsError where not even the first connection comes about.
+    """Yields verdicts as they come; raises VerbsError if not even the first connection can be made.
 
-    ``timeout`` in nanoseconds bounds each wait; ``file`` is a path on the server that may be read.
+    ``timeout``: limit of each wait in nanoseconds; ``file``: path of a readable file on the server.
     """
     for number, check in enumerate(wanted):
         started = devices.now()
@@ -768,7 +769,7 @@ def run(
 
 
 def _judge(devices: Verbs, target: PeerAddress, timeout: int, check: Check, file: str) -> CheckVerdict:
-    """One check on a connection of its own; raises VerbsError where that does not come about."""
+    """Run one check on its own connection; raises VerbsError if that cannot be made."""
     on = RawConnection(
         devices,
         target,

@@ -27,9 +27,9 @@ APPLICATION = "rdmascope probe"
 LINKTYPE_ETHERNET = 1
 _LARGEST = 1 << 40
 _AFTERWARDS = 0.3
-"""Seconds that the last frames may take."""
+"""Seconds to wait for the last frames."""
 _UNKNOWN_PEER = {4: "192.0.2.2", 6: "2001:db8::2"}
-"""A client's address, which no device shows."""
+"""Stands for a client's address, which no device tells."""
 
 BUILT = "built by rdmascope probe of what was sent and received, not recorded"
 WRITTEN = "built by rdmascope probe of what the reply says was written, and what the memory holds; not recorded"
@@ -37,7 +37,7 @@ ASSUMED = "assumed by rdmascope probe, since the call was answered; RDMA Reads o
 
 
 class _FollowedVerbs:
-    """``Verbs`` that hand on what is asked of them."""
+    """``Verbs`` that pass requests on."""
 
     def __init__(self, inner: verbs.Verbs, file: File) -> None:
         self.inner = inner
@@ -88,7 +88,7 @@ class Recorded(_FollowedVerbs):
 
 
 class Built(_FollowedVerbs):
-    """``Verbs`` whose frames are put together."""
+    """``Verbs`` whose frames are built from the messages."""
 
     def __init__(self, inner: verbs.Verbs, file: File, port: int, why: str) -> None:
         super().__init__(inner, file)
@@ -137,7 +137,7 @@ class Built(_FollowedVerbs):
         self.note(BUILT)
 
     def note(self, comment: str) -> None:
-        """Give it to all frames that have none yet."""
+        """Give a comment to all frames that have none so far."""
         self._comments += [comment] * (len(self.tape.frames) - len(self._comments))
 
 
@@ -156,7 +156,7 @@ class BuiltRequest:
 
 
 class BuiltLink:
-    """A ``Link`` whose traffic goes onto a wire besides."""
+    """A ``Link`` whose traffic is also recorded as frames."""
 
     def __init__(self, built: Built, inner: verbs.VerbsConnection, side: int) -> None:
         self._built = built
@@ -172,7 +172,7 @@ class BuiltLink:
         self.wire = network(built.tape, Path(hosts[0], hosts[1], built.port))
         self._memory: dict[int, verbs.RegisteredMemory] = {}
         self._asked: dict[int, TransportHeader] = {}
-        """Messages with chunks that are not answered yet, by XID."""
+        """Messages with chunks that are not answered so far, by XID."""
         self._reads: dict[int, Segment] = {}
         self._closed = False
 
@@ -218,9 +218,9 @@ class BuiltLink:
         self._inner.close()
 
     def happened(self, event: verbs.MessageReceived | verbs.RdmaFinished | verbs.ConnectionLost) -> None:
-        """What the peer did goes onto the wire."""
+        """Record what the peer did."""
         if isinstance(event, verbs.ConnectionLost):
-            self._closed = True  # by whom, and how, is not known
+            self._closed = True  # by which end, and how, is unknown
         elif isinstance(event, verbs.RdmaFinished):
             segment = self._reads.pop(event.number, None)
             if segment is not None:
@@ -232,7 +232,7 @@ class BuiltLink:
                 self.wire.send(1 - self._side, event.data, event.invalidated)
 
     def _one_sided(self, reply: TransportHeader) -> None:
-        """RDMA of the peer before its answer to a call of ours."""
+        """Record the peer's RDMA that preceded its reply to a call of this end."""
         asked = self._asked.pop(reply.xid, None)
         if asked is None or reply.procedure == RDMA_ERROR:
             return
@@ -250,7 +250,7 @@ class BuiltLink:
             self._built.note(WRITTEN)
 
     def _fetch(self, segment: Segment) -> bytes | None:
-        """What our memory holds there; None where it is none of ours."""
+        """The contents of this end's memory at a segment; None if it is not this end's."""
         memory = self._memory.get(segment.handle)
         at = -1 if memory is None else segment.offset - memory.address
         if memory is None or not 0 <= at <= memory.length - segment.length:

@@ -73,9 +73,9 @@ from ..verbs.interface import (
 )
 
 NO_SUCH_VERSION = 0xFFFFFFFF
-"""A version that no program has: the refusal names the range that it does (RFC 5531, 9)."""
+"""A version that no program has: the refusal tells the range of versions (RFC 5531, 9)."""
 _REPLY_ROOM = 512
-"""Bytes of a reply beside the data."""
+"""Bytes of a reply besides the data."""
 MAX_VERSIONS = 8
 """Versions of a program that are tried."""
 
@@ -94,12 +94,12 @@ class PingPlan:
     echo: int = 0
     """Bytes to send there and back through the echo program, and to read, in each round besides."""
     highest: int = 1
-    """Version that is spoken at most."""
+    """The highest version to use."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """The connection stands, and the first call was answered."""
+    """The connection was made, and the first call answered."""
 
     device: str
     local: str
@@ -123,7 +123,7 @@ class Round:
 
     number: int
     time: int | None
-    """From the call's Send to the reply's Receive; None where there was none."""
+    """From the call's Send to the reply's Receive, ns; None if there was none."""
     problem: str = ""
 
 
@@ -134,9 +134,9 @@ class Echoed:
     number: int
     size: int
     there_and_back: int | None
-    """Nanoseconds of a call with so many bytes in both directions; None where it failed."""
+    """Nanoseconds of a call with this many bytes in both directions; None if it failed."""
     read: int | None
-    """Nanoseconds of a READ of so many bytes."""
+    """Nanoseconds of a READ of this many bytes."""
     problem: str = ""
 
 
@@ -145,7 +145,7 @@ class VersionTwoProbe:
     """The result of trying version 2 on a connection of its own."""
 
     version: int | None
-    """The version that was settled on; None if none was."""
+    """The version settled on; None if none was."""
     supported: tuple[int, int] | None
     """The range that an RDMA_ERR_VERS gave."""
     extended: bool
@@ -156,7 +156,7 @@ class VersionTwoProbe:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What is known of an RPC program."""
+    """What was learned about an RPC program."""
 
     number: int
     versions: tuple[int, ...]
@@ -172,7 +172,7 @@ PingResult = Reached | Round | Echoed | VersionTwoProbe | Program
 
 
 def ping(devices: Verbs, target: PeerAddress, plan: PingPlan) -> Iterator[PingResult]:
-    """Examine the server, and yield each result as it is known; raises VerbsError where it cannot connect at first."""
+    """Examine the server, and yield each result when it is known; raises VerbsError if the first connection fails."""
     xids = iter(range(Random(devices.now()).randrange(1, 1 << 31), 1 << 32))
     client = Client(devices, target, EndpointSettings(version=plan.highest), devices.now() + plan.timeout)
     try:
@@ -208,7 +208,7 @@ def ping(devices: Verbs, target: PeerAddress, plan: PingPlan) -> Iterator[PingRe
 
 
 def _connected(client: Client, target: PeerAddress, plan: PingPlan) -> Client:
-    """The client, or where it is gone another; raises VerbsError where that cannot connect."""
+    """The client, or another if its connection is gone; raises VerbsError if that cannot connect."""
     if not client.gone:
         return client
     client.close()
@@ -242,7 +242,7 @@ def _round(number: int, answer: Answered | Failed, time: int) -> Round:
 
 
 def _echo(client: Client, number: int, plan: PingPlan, xids: Iterator[int]) -> Echoed:
-    """Through a position-zero Read chunk and a Reply chunk; the READ through a Write chunk."""
+    """Echo data through a position-zero Read chunk and a Reply chunk, then READ it through a Write chunk."""
     devices = client.devices
     data = service.pattern(number, plan.echo)
     room = plan.echo + _REPLY_ROOM
@@ -261,7 +261,7 @@ def _echo(client: Client, number: int, plan: PingPlan, xids: Iterator[int]) -> E
 
 
 def _speak(devices: Verbs, target: PeerAddress, plan: PingPlan, xid: int) -> VersionTwoProbe:
-    """Version 2, and version 1 where it is refused."""
+    """Try version 2, and version 1 if that is refused."""
     try:
         client = Client(devices, target, EndpointSettings(version=2), devices.now() + plan.timeout)
     except VerbsError as error:
@@ -304,7 +304,7 @@ def _program(client: Client, number: int, xids: Iterator[int], timeout: int) -> 
 
 
 def _problem(answer: Answered | Failed) -> str:
-    """'' for a reply that succeeded."""
+    """Why a call failed; '' if it succeeded."""
     if isinstance(answer, Failed):
         return answer.reason
     reply = reply_header(answer.message, 0, len(answer.message))
@@ -314,7 +314,7 @@ def _problem(answer: Answered | Failed) -> str:
 
 
 def times(rounds: Sequence[Round]) -> Distribution | None:
-    """Latencies of the rounds that were answered; None where none was."""
+    """The latencies of rounds that were answered; None if none was."""
     samples = Samples()
     for echoed in rounds:
         if echoed.time is not None:
@@ -357,7 +357,7 @@ MAX_CLIENTS = 256
 
 
 class Server:
-    """Serves all clients; ``run`` goes on for ever, ``take`` does what one event asks for."""
+    """Serves all clients; ``run`` never returns, ``take`` handles one event."""
 
     def __init__(
         self,
@@ -368,9 +368,9 @@ class Server:
         times: int | None = None,
         max_clients: int = MAX_CLIENTS,
     ) -> None:
-        """``program`` makes replies of whole calls; without one, an export of its own and the echo do.
+        """``program``: makes replies to whole calls; by default an export of its own, and the echo program.
 
-        The fault is committed once on every connection, and ``times`` in all.
+        The fault is committed once per connection, and ``times`` in all.
         """
         self.devices = devices
         self.settings = settings
@@ -381,7 +381,7 @@ class Server:
         self.times = times
         self.max_clients = max_clients
         self._committed = 0
-        """How often the fault was, on connections that ended."""
+        """How often the fault was committed on connections that ended."""
         self._drivers: dict[int, Driver] = {}
         """By the link's identity."""
 
@@ -465,13 +465,13 @@ class Server:
 
 
 LARGEST_READ = 1 << 26
-"""Bytes of the longest segment that is fetched from a peer."""
+"""Bytes of the longest segment that may be fetched from a peer."""
 READS = 16
 """RDMA Reads that each end may have in flight."""
 
 
 def terms_of(endpoint: RpcRdmaEndpoint) -> verbs.ConnectionParameters:
-    """What the endpoint brings into a connection: a Receive for all that the peer may have on the way."""
+    """What the endpoint offers for a connection: a Receive for everything that the peer may have in flight."""
     settings = endpoint.settings
     size = max(settings.receive_size, settings.receive_buffer, 4096)
     count = settings.credits + settings.backward_credits + 4
@@ -637,25 +637,25 @@ class Client:
 
 
 CREDITS = 128
-"""Asked for; Linux grants 64."""
+"""Credits requested; Linux grants 64."""
 SEND_SIZE = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a message drew."""
+    """The answer to a message."""
 
     header: TransportHeader | None = None
     """The header of the message received with the same XID; None for silence or a lost connection."""
     payload: bytes = b""
-    """What stands inline behind the header."""
+    """The inline bytes after the header."""
     invalidated: int | None = None
     reason: str = ""
-    """Why the connection was lost; '' where it was not."""
+    """Why the connection was lost; '' if it was not."""
 
 
 class RawConnection:
-    """A connection of the suite's own making; a check gets a fresh one."""
+    """A connection for arbitrary messages; each check gets a new one."""
 
     def __init__(
         self,
