@@ -1,4 +1,4 @@
-"""Which messages were answered, of those that may have to be: what cannot be read, options, other versions."""
+"""Which messages were answered, among those that may have to be: undecodable ones, options, other versions."""
 
 from __future__ import annotations
 
@@ -17,40 +17,40 @@ from .transaction import REMEMBERED, remember
 
 MAX_VERSIONS = 16
 MAX_CALLS = 64
-"""Calls of an end with their replies that are remembered."""
+"""Answered calls kept per end."""
 
 Table = OrderedDict[int, RefusableMessage]
 """By XID."""
 
 
 class Answers:
-    """Which requests of one connection were answered."""
+    """Tracks which requests of one connection were answered."""
 
     def __init__(
         self, conversation: Conversation, settling: Settling, give_up: Callable[[RefusableMessage], None]
     ) -> None:
-        """``give_up`` is given a message that nothing will answer any more."""
+        """``give_up``: takes a message that will not be answered any more."""
         self.conversation = conversation
         self.settling = settling
         self.give_up = give_up
         self.messages: tuple[Table, Table] = (OrderedDict(), OrderedDict())
-        """By sender; options apart, since they have no reply."""
+        """By sender; options are separate, as they have no reply."""
         self.options: tuple[Table, Table] = (OrderedDict(), OrderedDict())
         self.versions: tuple[set[int], set[int]] = (set(), set())
-        """Of the messages that either end sent, RDMA_ERROR apart."""
+        """By sender: versions of its messages, except RDMA_ERRORs."""
         self.errors: tuple[set[int], set[int]] = (set(), set())
-        """Of the RDMA_ERRORs."""
+        """By sender: versions of its RDMA_ERRORs."""
         self.answered_calls: tuple[list[tuple[int, int]], ...] = ([], [])
-        """By caller, the frames of the last calls that were answered, and of their replies."""
+        """By caller: frames of its latest answered calls, and of their replies."""
         self._early: OrderedDict[tuple[int, int], SentMessage] = OrderedDict()
-        """Answers to options that were not seen, by sender and XID."""
+        """By sender and XID: answers to options that were not seen."""
         self._stray_errors: tuple[list[int], list[int]] = ([], [])
-        """By sender: the frames of RDMA_ERRORs with XIDs that no message had, in order."""
+        """By sender: frames of RDMA_ERRORs with XIDs that no message had, in order."""
         self._stray_responses: tuple[list[int], list[int]] = ([], [])
-        """The same of ROPT_RESPXCHs."""
+        """By sender: frames of such ROPT_RESPXCHs, in order."""
 
     def sent(self, sender: int, message: Message, rpc: Rpc | None) -> None:
-        """A message that may have to be refused."""
+        """Note a message that may have to be refused."""
         supported = message.header.version in self.versions[1 - sender]
         self.note_version(sender, message)
         kind = refusable_kind(message, supported or self.conversation.negotiation.settled == 2)
@@ -63,19 +63,19 @@ class Answers:
                 self._overdue(table)
 
     def note_version(self, sender: int, message: Message) -> None:
-        """Its sender supports the version of a message that is no RDMA_ERROR."""
+        """Note that the sender of a message supports its version, unless it is an RDMA_ERROR."""
         header = message.header
         versions = (self.errors if header.procedure == RDMA_ERROR else self.versions)[sender]
         if header.length >= 8 and len(versions) < MAX_VERSIONS:
             versions.add(header.version)
 
     def error_sent(self, sent: SentMessage) -> None:
-        """An RDMA_ERROR: which versions it may answer."""
+        """Note which versions an RDMA_ERROR may answer."""
         peer = 1 - sent.sender
         sent.peer_versions = frozenset(self.versions[peer] | self.errors[peer])
 
     def option(self, option: SentOption, sent: SentMessage, sent_by_peer: set[int]) -> None:
-        """An RDMA2_OPTIONAL, which may answer one of the peer and may be answered itself.
+        """Note an RDMA2_OPTIONAL, which may answer one of the peer and may be answered itself.
 
         ``sent_by_peer``: the rdma_opttypes that its receiver sends.
         """
@@ -105,29 +105,29 @@ class Answers:
             self._overdue(table)
 
     def note_answered(self, caller: int, calls: list[tuple[int, int]]) -> None:
-        """Calls of one end have their replies: the frames of both."""
+        """Note the frames of one end's calls and of their replies."""
         last = self.answered_calls[caller]
         last += calls[-MAX_CALLS:]
         del last[:-MAX_CALLS]
 
     def later(self, frame: int, *callers: int) -> list[int]:
-        """The frames of replies to calls behind ``frame``, as far as they are remembered."""
+        """The frames of replies to calls after ``frame``, among those that are kept."""
         return sorted(reply for caller in callers for call, reply in self.answered_calls[caller] if call > frame)
 
     def replied(self, caller: int, rpc: Rpc, message: Message) -> None:
-        """A reply, or an RDMA_ERROR, to a call of ``caller``."""
+        """Note a reply, or an RDMA_ERROR, to a call of ``caller``."""
         self.note_version(1 - caller, message)
         asked = self.messages[caller].get(rpc.xid)
         if asked is not None and (
             rpc.call is None or rpc.call.frame == asked.message.frame or message.header.procedure == RDMA_ERROR
-        ):  # Else another call with its XID is answered, in another version.
+        ):  # Otherwise it answers another call with its XID, in another version.
             del self.messages[caller][rpc.xid]
             self._answered(asked, message)
         if rpc.call is not None and rpc.call.header.procedure == RDMA_OPTIONAL:
             self._answered(self.options[caller].pop(rpc.xid, None), message)
 
     def refused(self, sent: SentMessage) -> None:
-        """An RDMA_ERROR that answers no call: perhaps an option, or what cannot be read."""
+        """Note an RDMA_ERROR that answers no call, but perhaps an option, or an undecodable message."""
         messages, xid = self.messages[1 - sent.sender], sent.message.header.xid
         if xid in messages and (sent.header.error == ERR_VERS or messages[xid].kind != "version"):
             refused = messages.pop(xid)
@@ -141,7 +141,7 @@ class Answers:
             self._answered(asked, sent.message)
 
     def version_settled(self) -> None:
-        """Version 2 is settled: a message of that version needs no refusal for it."""
+        """Version 2 is settled: messages of that version need no refusal for it."""
         for xid, refusable in list(self.messages[0].items()):
             if refusable.kind == "version" and refusable.message.header.version == 2:
                 refusable.kind = refusable_kind(refusable.message, True)
@@ -150,7 +150,7 @@ class Answers:
 
     def finish(self) -> None:
         waiting = [refusable for table in (*self.messages, *self.options) for refusable in table.values()]
-        # The last first, as an answer of another XID is most likely meant for the nearest message.
+        # Start with the last message: an answer with another XID is most likely meant for the nearest one.
         for refusable in sorted(waiting, key=lambda refusable: refusable.message.frame, reverse=True):
             refusable.other_answer = self._take_stray(refusable)
         for refusable in waiting:
@@ -159,14 +159,14 @@ class Answers:
             table.clear()
 
     def _overdue(self, table: Table) -> None:
-        """Too many wait; the first will not be answered any more."""
+        """Give up the oldest message of a full table."""
         refusable = table.popitem(last=False)[1]
         refusable.other_answer = self._take_stray(refusable)
         self.give_up(refusable)
 
     def _take_stray(self, refusable: RefusableMessage) -> bool:
-        """Whether behind a message came an answer to none that was seen, which may be meant for it, and then for no
-        other."""
+        """Whether a message is followed by an answer that fits no message seen, and so may be meant for it; that answer
+        is then used up."""
         if not refusable.asks:
             return False
         request = refusable.option is not None and isinstance(refusable.option.content, ReqXch)
@@ -179,7 +179,7 @@ class Answers:
         return False
 
     def _remember_early(self, sent: SentMessage) -> None:
-        """An answer to nothing; a capture may show an answer just before its question."""
+        """Keep an answer without a question, as a capture may show an answer just before its question."""
         remember(self._early, (sent.sender, sent.message.header.xid), sent)
         option = sent.header.procedure == RDMA_OPTIONAL
         if option or not (sent.xid_seen or sent.answers):
@@ -194,9 +194,9 @@ class Answers:
 
 
 def refusable_kind(message: Message, second: bool) -> str:
-    """What is wrong with a message that must be answered by RDMA_ERROR; '' where it need not.
+    """What is wrong with a message that must be answered by RDMA_ERROR; '' if it need not be.
 
-    ``second``: version 2 has been settled, or its receiver uses that version itself.
+    ``second``: version 2 has been settled, or the receiver uses that version itself.
     """
     header = message.header
     if header.length < 16:

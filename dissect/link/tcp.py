@@ -124,7 +124,7 @@ def locate_tcp(batch: FrameBatch, walks: list[Rows], addresses: AddressTable) ->
 
 def congested(data: Bytes, walk: Rows) -> NDArray[np.bool_]:
     """Which packets of WALK rows a switch marked: congestion experienced (RFC 3168, 5)."""
-    # The traffic class straddles the first two bytes of IPv6.
+    # In IPv6 the traffic class spans the first two bytes.
     ecn = data[walk["ip"] + 1] >> np.where(walk["version"] == 6, 4, 0) & 3
     marked: NDArray[np.bool_] = ecn == CONGESTION_EXPERIENCED
     return marked

@@ -291,7 +291,7 @@ class RcObserver:
         """Flows paired in this batch: CM exchanges that bind them came later."""
         self.management = Management(addresses)
         self.closing: dict[RcLink, int] = {}
-        """Disconnected a while ago, with the frame of the DREQ: packets may be retransmitted behind it."""
+        """Links disconnected a while ago, with the frame of the DREQ; packets may still be retransmitted."""
         self._unbound: dict[int, tuple[int, int]] = {}
         """Frame and time of the DREQs that end flows of which it is not known so far whose they are."""
         self._filled: dict[RcLink, None] = {}
