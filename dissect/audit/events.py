@@ -615,7 +615,7 @@ class AdvertisedHistory:
         return HandleStep(index_step, index_run, runs[1], True)
 
     def candidates(self, operation: Operation) -> list[AdvertisedSegment]:
-        """The segments that an RDMA Read or Write touches."""
+        """The kept segments that an RDMA Read or Write touches."""
         if operation.initiator and self._kept:
             self._restore()
         return self.segments[1 - operation.initiator].touched(
@@ -623,31 +623,32 @@ class AdvertisedHistory:
         )
 
     def behind(self, operation: Operation, reply: Message) -> bool:
-        """Whether it was certainly issued behind a reply."""
+        """Whether an Operation was certainly issued after a reply."""
         return precedes(self.connection, reply.operation, operation)
 
     def answered(self, operation: Operation) -> list[Rpc]:
-        """Whose memory an operation behind their replies is on; none where another call offers it by now."""
+        """The answered RPCs whose memory an Operation after their replies is on; none if another call offers it by
+        then."""
         rpcs = [segment.rpc for segment in self.candidates(operation)]
         late = [rpc for rpc in rpcs if rpc.reply is not None and self.behind(operation, rpc.reply)]
         return late if len(late) == len(rpcs) else []
 
     def _claims_of(self, rpc: Rpc) -> list[Claim]:
-        """What its reply counts; RDMA behind a reply is mostly behind the same one."""
+        """What the RPC's reply says was written; kept, as RDMA after a reply is usually after the same one."""
         known = rpc, sum(len(use.operations) for chunk in rpc.chunks for use in chunk.segments)
         if self._claimed is None or self._claimed[0] != known:
             self._claimed = known, claims(rpc)
         return self._claimed[1]
 
     def place(self, moved: RdmaOperation) -> None:
-        """Say where an operation went, now that calls which the capture shows late are known, too."""
+        """Set which memory an Operation is on, now that calls which the capture shows late are known."""
         operation = moved.operation
         start, end = operation.address, operation.address + operation.length
         candidates = []
         for segment in self.candidates(operation):
             call = segment.rpc.call
             assert call is not None
-            # Captures that were appended in the wrong order have the call behind, though it is earlier.
+            # In captures that were appended in the wrong order the call comes later, although it is earlier.
             lead = call.operation.first_frame - operation.first_frame
             if lead <= REORDERED or call.time < operation.first_time:
                 candidates.append(segment)
@@ -688,7 +689,7 @@ def routine_message(message: Message) -> bool:
 
 
 def routine_call(message: Message) -> bool:
-    """Whether a call is routine by itself; it may have a Reply chunk, of which rules say nothing before the reply."""
+    """Whether a call is routine by itself; it may have a Reply chunk, which rules do not judge before the reply."""
     header, operation = message.header, message.operation
     return bool(
         header.procedure == RDMA_MSG and operation.invalidate is None and message.inline_length >= 4 and _whole(message)
@@ -711,7 +712,7 @@ def _whole(message: Message) -> bool:
 
 
 def _routine_return(message: Message) -> bool:
-    """Whether a reply is routine but for the Reply chunk that all of its results are in, of one segment."""
+    """Whether a reply is routine except that a Reply chunk of one segment has all of its results."""
     header = message.header
     return bool(
         header.procedure == RDMA_NOMSG
@@ -734,7 +735,7 @@ def message_class(conversation: Conversation, is_call: bool) -> Hashable:
 
 
 def rpc_class(rpc: Rpc, flow: CreditState | None) -> Hashable:
-    """What routine RPCs without chunks have in common, beside their connection; None for others."""
+    """The class of routine RPCs without chunks on a connection; None for others."""
     call, reply = rpc.call, rpc.reply
     if (
         rpc.chunks
@@ -749,12 +750,12 @@ def rpc_class(rpc: Rpc, flow: CreditState | None) -> Hashable:
 
 
 def _captured(message: Message) -> bool:
-    """All of its Payload stream is captured, which has no gap."""
+    """Whether its whole Payload stream is captured, without a gap."""
     return message.end - message.start == message.inline_length
 
 
 def _routine_call_of(rpc: Rpc, call: Message, flow: CreditState | None) -> bool:
-    """Whether nothing is to be said of an RPC whose call is routine, up to its reply."""
+    """Whether no rule has anything to report of an RPC whose call is routine, up to its reply."""
     return not (
         rpc.notes
         or rpc.damage
@@ -785,7 +786,7 @@ def settled_class(subject: Subject) -> Hashable:
 
 
 def _return_class(sent: SentMessage) -> Hashable:
-    """What makes replies through a Reply chunk alike; None where a rule may tell this one from others."""
+    """The class of replies through a Reply chunk; None if a rule may judge this one differently."""
     rpc = sent.rpc
     if sent.is_call is not False or rpc is None or rpc.call is None or rpc.backward:
         return None
@@ -799,7 +800,7 @@ def _return_class(sent: SentMessage) -> Hashable:
 
 
 def _long_class(transaction: Transaction) -> Hashable:
-    """What makes RPCs alike whose results came through a Reply chunk."""
+    """The class of RPCs whose results came through a Reply chunk."""
     rpc, step, persistent = transaction.rpc, transaction.handle_step, transaction.persistent
     call, reply = rpc.call, rpc.reply
     if (
@@ -838,7 +839,7 @@ def _filled(chunk: ChunkUse, reply: Message) -> bool:
 def routine_procedure(
     program: int | None, version: int | None, procedure: int | None, operations: tuple[str, ...]
 ) -> bool:
-    """Whether nothing in the arguments makes a difference: neither a number of bytes that is asked for, nor data."""
+    """Whether nothing in the arguments matters: neither a number of bytes that is asked for, nor data."""
     if program is None or version is None or procedure is None or not binding.has_binding(program, version):
         return False
     if program != NFS:
@@ -850,7 +851,7 @@ def routine_procedure(
 
 
 def _holds_arguments(rpc: Rpc, call: Message) -> bool:
-    """Whether the arguments of an NFSv3 call end inside it."""
+    """Whether the arguments of an NFSv3 call end within it."""
     row = nfs3_procedure(rpc.procedure or 0)
     assert row is not None
     head = call_head(call.data, call.start, call.end)

@@ -277,7 +277,7 @@ class RoutineRows:
         return lacking(grants.conversation.connection, 0, grants.last_reply[0], frame, answered) != NONE_LACKING
 
     def waiting(self, call: Message) -> CreditState:
-        """Of a call within its credits that no reply of the batch answers."""
+        """The state of a call within its credits that no reply of the batch answers."""
         outstanding, replied = self._state.outstanding + 1, bisect_left(self.reply_frames, call.frame)
         limit = max(outstanding, min(call.header.credits or 1, self._state.grants.granted[0] or 1))
         return CreditState(

@@ -448,7 +448,7 @@ def all_rules() -> dict[str, Rule]:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A judgement with its place: endpoint, frames, time."""
+    """A judgement with its endpoint, frames and time."""
 
     rule: Rule
     verdict: str
@@ -456,10 +456,10 @@ class Finding:
     endpoint: int
     """0 the active side, 1 the passive one."""
     role: str
-    """What that endpoint was in this matter: 'requester', 'responder' or 'either'."""
+    """The endpoint's role in this: 'requester', 'responder' or 'either'."""
     frames: tuple[int, ...]
     time: int
-    """Nanoseconds; 0 where no packet carried it."""
+    """Nanoseconds; 0 if no packet carried it."""
     rpc: int | None
     """Number of the Rpc."""
     xid: int | None
@@ -479,7 +479,7 @@ class Waiver:
     role: str | None = None
     """'requester' or 'responder'."""
     address: str | None = None
-    """Of the endpoint that is judged."""
+    """Address of the endpoint that is judged."""
     connection: int | None = None
 
     def covers(self, finding: Finding) -> bool:
@@ -492,7 +492,7 @@ class Waiver:
 
 
 def not_waived(waivers: Sequence[Waiver]) -> Callable[[Finding], bool] | None:
-    """Whether a finding counts; None where every one does."""
+    """A function that tells whether a finding counts; None if all do."""
     if not waivers:
         return None
     return lambda finding: not any(waiver.covers(finding) for waiver in waivers)
@@ -503,7 +503,7 @@ class UnknownRule(ValueError):
 
 
 def matching_rules(*names: str) -> frozenset[str]:
-    """Ids of the rules that are meant by these names; a name may end with a star.  Raises UnknownRule."""
+    """Ids of the rules with these names; a name may end with a star.  Raises UnknownRule."""
     matching: set[str] = set()
     for name in names:
         some = {id for id in all_rules() if _matches(id, name)}
@@ -520,7 +520,7 @@ def _matches(id: str, name: str) -> bool:
 def select_rules(
     names: Iterable[str] = (), ignore: Iterable[str] = (), level: str | None = None, role: str | None = None
 ) -> list[Rule]:
-    """The rules of these names (all where there is none) but the ignored ones, of ``level`` or above, about ``role``.
+    """The rules with these names (by default all), except ignored ones, of ``level`` or above, about ``role``.
 
     Raises UnknownRule for a name that no rule has.
     """

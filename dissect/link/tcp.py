@@ -123,7 +123,7 @@ def locate_tcp(batch: FrameBatch, walks: list[Rows], addresses: AddressTable) ->
 
 
 def congested(data: Bytes, walk: Rows) -> NDArray[np.bool_]:
-    """Which packets of WALK rows a switch marked: congestion experienced (RFC 3168, 5)."""
+    """Which packets of WALK rows a switch marked with congestion experienced (RFC 3168, 5)."""
     # In IPv6 the traffic class spans the first two bytes.
     ecn = data[walk["ip"] + 1] >> np.where(walk["version"] == 6, 4, 0) & 3
     marked: NDArray[np.bool_] = ecn == CONGESTION_EXPERIENCED
@@ -131,7 +131,7 @@ def congested(data: Bytes, walk: Rows) -> NDArray[np.bool_]:
 
 
 def options(data: Bytes, header: int, payload: int) -> Iterator[tuple[int, bytes]]:
-    """Kind and contents of the options of a segment, up to the first that contradicts itself (RFC 9293, 3.2)."""
+    """Kind and contents of a segment's options, up to the first illegal one (RFC 9293, 3.2)."""
     field = data[header + HEADER : min(payload, len(data))].tobytes()
     at = 0
     while at < len(field) and field[at] != END_OF_OPTIONS:
@@ -152,7 +152,7 @@ def sack_blocks(data: Bytes, header: int, payload: int) -> list[tuple[int, int]]
 
 
 def verify_checksums(data: Bytes, rows: Rows, chosen: Int64s) -> None:
-    """Set ``verdict`` and ``sum`` of some SEGMENT rows, those with all of their payload (RFC 9293, 3.1)."""
+    """Set ``verdict`` and ``sum`` of the ``chosen`` SEGMENT rows, whose payload must be complete (RFC 9293, 3.1)."""
     segments = take(rows, chosen)
     whole = (segments["captured"] == segments["length"]) & (segments["length"] > 0) & ~segments["fragment"]
     segments, chosen = take(segments, whole), chosen[whole]
@@ -163,7 +163,7 @@ def verify_checksums(data: Bytes, rows: Rows, chosen: Int64s) -> None:
 
 
 def verify_fragments(data: Bytes, rows: Rows, firsts: Int64s) -> None:
-    """Set ``verdict`` of the SEGMENT rows of segments in fragments, of which ``firsts`` are the first."""
+    """Set ``verdict`` of SEGMENT rows of fragmented segments; ``firsts``: indices of their first fragments."""
     counts = np.diff(firsts, append=len(rows))
     whole = np.logical_and.reduceat(rows["captured"] == rows["length"], firsts)
     some_payload = places(np.repeat(whole, counts) & (rows["length"] > 0))
@@ -179,7 +179,7 @@ def verify_fragments(data: Bytes, rows: Rows, firsts: Int64s) -> None:
 
 
 def _verdicts(data: Bytes, rows: Rows, lengths: Int64s, payload: Int64s) -> Rows:
-    """RIGHT, WRONG or UNKNOWN, by the headers of SEGMENT rows, the lengths and the sums of what is behind them."""
+    """RIGHT, WRONG or UNKNOWN, by the headers of SEGMENT rows, and the lengths and sums of their payloads."""
     # A header is a multiple of 32 bits, so that the words of the payload are those of the segment.
     size, old = rows["payload"] - rows["header"], rows["version"] == 4
     pseudo = size + lengths + TCP
@@ -213,7 +213,7 @@ def _payload_sums(data: Bytes, starts: Int64s, ends: Int64s) -> Int64s:
         # One more than any range has, so that none ends behind the last.
         inner = words[origin : until + 1] if until < len(words) else np.append(words[origin:until], rest)
         at = np.minimum(np.maximum(bounds[low:high] - origin, 0), until - origin).ravel()
-        # Both halves of words, of which the sums do not overflow; those of the words may.
+        # Add up both halves of words separately: sums of halves do not overflow, sums of whole words may.
         upper = np.add.reduceat(inner >> _HALF, at)[::2]
         lower = np.add.reduceat(inner, at)[::2] - (upper << _HALF)
         within[low:high] = upper % MODULUS + lower % MODULUS
@@ -224,7 +224,7 @@ def _payload_sums(data: Bytes, starts: Int64s, ends: Int64s) -> Int64s:
 
 
 def _header_sums(data: Bytes, starts: Int64s, sizes: Int64s) -> Int64s:
-    """The same of headers, of few different sizes, multiples of four; not modulo that."""
+    """The sums of 16-bit words in headers, whose sizes are few multiples of four; congruent modulo 65,535."""
     totals = np.zeros(len(starts), np.int64)
     for size in places(np.bincount(sizes)).tolist():
         mine = places(sizes == size)

@@ -443,21 +443,21 @@ class DirectionHealth(NamedTuple):
     restarts: Pauses = NO_PAUSES
     """TCP: pauses in its sending because its congestion window restarted after an idle time (RFC 5681, 4.1)."""
     congestion_echoes: int = 0
-    """iWARP: segments by which it said that marked ones came (RFC 3168, 6.1)."""
+    """iWARP: segments in which it reported that marked ones had come (RFC 3168, 6.1)."""
     damaged_segments: int = 0
     """iWARP: its segments whose TCP checksum is wrong, which the other end drops."""
     crc_failures: tuple[int, ...] = ()
-    """iWARP: frames of its FPDUs whose CRC32C is wrong; the first of them."""
+    """iWARP: frames of its FPDUs with a wrong CRC32C; the first ones."""
     crc_failure_count: int = 0
     marker_failures: int = 0
     """iWARP: its FPDUs with markers that point elsewhere (RFC 5044, 4.3)."""
     doubted_fpdus: int = 0
-    """iWARP: its other FPDUs that were rejected: no CRC backs them, and markers or headers are wrong."""
+    """iWARP: its other FPDUs that were rejected, as no CRC confirms them, and markers or headers are wrong."""
     last_time: int = 0
-    """Nanoseconds since the epoch, of its last packet, acknowledgements included, or of the acknowledgement over TCP of
-    what it sent and the capture does not have; 0 where there is none."""
+    """Nanoseconds since the epoch: its last packet, with acknowledgements, or a TCP acknowledgement of bytes that it
+    sent but the capture lacks; 0 for none."""
     waiting_since: int | None = None
-    """Nanoseconds: when it sent the first of what nothing acknowledged until the capture ended; None: nothing waits."""
+    """Nanoseconds: when it sent the first request that was never acknowledged; None if all were."""
 
     @property
     def unique_bytes(self) -> int:
@@ -465,12 +465,12 @@ class DirectionHealth(NamedTuple):
 
     @property
     def goodput(self) -> float | None:
-        """Unique payload bits per second of active time; None where it sent no two packets with payload."""
+        """Unique payload bits per second of active time; None if it did not send two packets with payload."""
         return self.unique_bytes * 8e9 / self.active_time if self.active_time else None
 
 
 class CapturePoint(NamedTuple):
-    """Where the capture was taken, as far as the times tell."""
+    """Where the capture was taken, as far as acknowledgement times tell."""
 
     place: str
     """'beside the requester', 'beside the responder', 'between' or 'undecidable'.  The requester is the active side."""
@@ -529,7 +529,7 @@ class TransportHealth(NamedTuple):
 
     @property
     def troubled(self) -> bool:
-        """There is more to report than counts."""
+        """Whether there is more to report than counts."""
         return bool(self.retransmission_count or self.inferred) or any(
             direction.sequence_naks
             or direction.rnr_count

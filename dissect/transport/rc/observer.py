@@ -293,7 +293,7 @@ class RcObserver:
         self.closing: dict[RcLink, int] = {}
         """Links disconnected a while ago, with the frame of the DREQ; packets may still be retransmitted."""
         self._unbound: dict[int, tuple[int, int]] = {}
-        """Frame and time of the DREQs that end flows of which it is not known so far whose they are."""
+        """Frame and time of DREQs for flows whose connection is not known so far."""
         self._filled: dict[RcLink, None] = {}
         """Links where something waits only because copies of it may follow."""
         self.replayed: list[tuple[RcLink, Bytes, tuple[Rows, Rows]]] = []

@@ -312,7 +312,7 @@ def _alike(rows: Rows, earlier: Rows) -> Rows:
 
 
 def sent_rows(rows: Rows, psns: Int64s, ends: Int64s) -> Rows:
-    """PACKET rows as SENT rows, without sums of payloads: those are seldom looked at."""
+    """PACKET rows as SENT rows, without sums of payloads, which are seldom needed."""
     sent = np.zeros(len(rows), SENT)
     sent["identification"] = -1
     sent["psn"], sent["end"] = psns, ends
@@ -322,7 +322,7 @@ def sent_rows(rows: Rows, psns: Int64s, ends: Int64s) -> Rows:
 
 
 def digested(rows: Rows, data: Bytes | None) -> Rows:
-    """SENT rows with the sums of their payloads, which are in ``data``; None where all have them."""
+    """SENT rows with the sums of their payloads, which are in ``data``; None: all rows have them."""
     if data is None:
         return rows
     sends = places(opcodes.IS_SEND[rows["opcode"]] & (rows["payload"] >= 0))
@@ -336,7 +336,7 @@ def digested(rows: Rows, data: Bytes | None) -> Rows:
 
 
 def identified(rows: Rows, data: Bytes | None) -> Rows:
-    """SENT rows with IP identifications, to be asked for before their sums: ``data`` as of ``digested``."""
+    """SENT rows with IP identifications, which must be filled in before the sums; ``data``: as in ``digested``."""
     if data is not None:
         ip = rows["payload"] - opcodes.BTH_BYTES - opcodes.EXTENDED_BYTES[rows["opcode"]] - IPV4_UDP
         near = places((ip >= 0) & (rows["headers"] == 1))
@@ -347,7 +347,7 @@ def identified(rows: Rows, data: Bytes | None) -> Rows:
 
 
 def _leading(data: Bytes, starts: Int64s, captured: Int64s) -> Rows:
-    """A sum of the first bytes of payloads, weighted by their places."""
+    """A checksum of the first bytes of payloads, weighted by their offsets."""
     if some(starts + LEADING > len(data)):
         data = np.append(data[int(starts.min()) :], np.zeros(LEADING, np.uint8))
         starts = starts - starts.min()
