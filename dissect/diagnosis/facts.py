@@ -143,7 +143,7 @@ def silences(
     """Hosts that fell silent.  ``end_of``: the end of the capture, ns, by its clock as it runs from a frame on.
 
     An idle host is not silent, as no host waits for it.  A capture shows no silence if it has packets of one direction
-    only, or no acknowledgement of what was not retransmitted.
+    only, or lacks packets, or any acknowledgement of what was not retransmitted.
     """
     known = [
         (conversation.connection, healths[conversation.connection.number])
@@ -164,7 +164,8 @@ def silences(
             mine, peer, since = health.directions[end], health.directions[1 - end], seen[host.address]
             if not since or peer.waiting_since is None or peer.last_time <= since or connection.one_sided:
                 continue
-            if mine.packets and not (mine.acknowledgements or peer.retransmitted.packets):
+            lacking = any(connection.gaps) or not mine.acknowledgements
+            if mine.packets and lacking and not peer.retransmitted.packets:
                 continue
             until = end_of(connection.last_frame)
             if until - max(peer.waiting_since, since) >= LEAST:

@@ -71,9 +71,12 @@ def _silence(initiated: Sequence[Initiated], now: int | None) -> str:
         if since is None or answered is None or not answers.unanswered:
             continue
         waited = now - max(since, answered)
-        retries = sum(request.end > answers.first_unanswered for request in queue.requests)
-        # With neither a retransmission nor any acknowledgement, the capture just lacks the acknowledgements.
-        if waited >= UNANSWERED and (retries or answers.acks):
+        first = answers.first_unanswered
+        starts = [request.start for request in queue.requests if request.end > first]
+        retries = len(starts)
+        # A requester without an answer begins again at its first unanswered request.  If it did not, and nothing was
+        # ever acknowledged, the capture lacks the acknowledgements.
+        if waited >= UNANSWERED and (answers.acks or min(starts, default=first + 1) <= first):
             attempts = "retransmission" if retries == 1 else "retransmissions"
             tried = f"; {retries} {attempts}" if retries else NOT_RETRANSMITTED
             plural = "" if answers.unanswered == 1 else "s"

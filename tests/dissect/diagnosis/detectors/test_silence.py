@@ -18,6 +18,7 @@ from playbook.troubles import TROUBLES
 from rdmascope.captures.session.diagnosis_pass import diagnosis_of
 from rdmascope.captures.session.session import Session
 from rdmascope.dissect.diagnosis.facts import Severity, Statement
+from rdmascope.dissect.transport.connection import Gap
 from rdmascope.dissect.transport.health import DirectionHealth
 from rdmascope.dissect.transport.retransmissions import Tally
 
@@ -71,6 +72,18 @@ def test_a_server_that_was_seen_on_another_connection(last: int) -> None:
 def test_what_was_sent_just_before_the_capture_ended() -> None:
     last = health(1, waits(since=START + 99 * SECOND), server=direction(last_time=GONE))
     assert "host-silent" not in kinds(facts(many(30), [last]))
+
+
+@silent("host-silent")
+def test_a_server_whose_acknowledgement_the_capture_may_lack() -> None:
+    """The capture lacks packets of this connection, and the client retransmitted nothing."""
+    server = direction(last_time=GONE, packets=9, acknowledgements=5)
+    for retransmitted in (0, 3):
+        lacking = connection(1)
+        lacking.connection.gaps, lacking.connection.packets = ([], [Gap(1, 2, 3, START)]), (9, 9)
+        client = waits(retransmitted=Tally(retransmitted, 100 * retransmitted))
+        said = kinds(facts(many(30), [health(1, client, server=server)], [lacking]))
+        assert ("host-silent" in said) == bool(retransmitted)
 
 
 @speaks("host-silent")

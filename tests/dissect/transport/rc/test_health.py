@@ -360,6 +360,17 @@ def test_silence_ends_the_connection() -> None:
     assert health.directions[0].unanswered == 1
 
 
+def test_a_capture_without_acknowledgements_shows_no_silence() -> None:
+    """One of many calls is retransmitted, but not the first, to which a reply came like to the others."""
+    wire = talk()
+    lost = faults.where(wire.packets, kind="send", sender=0)[2]
+    packets = [packet for packet in faults.ghost(wire.packets, lost, 1) if packet.kind != "ack"]
+    other = Wire(seed=9, start=packets[-1].time + 5 * SECOND)
+    other.connect(client="10.0.0.9").send(0, b"hello, world")
+    health, _ = examine(wire, [*packets, *(replace(packet, connection=1) for packet in other.packets)])
+    assert health.ended == "open at the end of the capture"
+
+
 def test_an_open_connection() -> None:
     health, _ = examine(talk())
     assert health.ended == "open at the end of the capture"
