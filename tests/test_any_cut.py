@@ -86,6 +86,19 @@ def test_any_batches_of_a_connection_with_faults(conversation: Conversation, cut
     in_any_batches(conversation.capture.frames, cuts)
 
 
+@pytest.mark.parametrize("cut", [60, 150, 300])
+def test_gaps_that_are_proved_long_before_they_are_given_up(cut: int) -> None:
+    """The second is given up as soon as the first, for a batch before has proved both."""
+    wire = Wire()
+    connections = wire.connect(), wire.connect(client="10.0.0.3")
+    for _ in range(90):
+        for connection in connections:
+            reply(call(connection, nfs3.getattr_()), nfs3.getattr_reply())
+    first = [at for at in faults.where(wire.packets, kind="send", sender=1) if wire.packets[at].connection == 1]
+    frames = Capture(wire, faults.drop(wire.packets, [first[2], first[5]])).frames
+    assert analysed(frames, [cut]) == analysed(frames, [])
+
+
 @QUICK
 @given(IWARP_BEGUN, CUTS)
 def test_any_batches_of_iwarp(conversation: IwarpConversation, cuts: list[int]) -> None:

@@ -135,6 +135,8 @@ class HeldRun(NamedTuple):
     rows: Rows
     psns: Int64s
     frame: int
+    proved: int = 0
+    """When, in packets, it was proved that those in the gap before it existed; 0 for not before this batch."""
 
 
 def held_run(start: int, end: int, data: Bytes, rows: Rows, psns: Int64s) -> HeldRun:
@@ -260,6 +262,7 @@ class SendQueue:
         if self.gap_filled:
             self._copies_ended(None)
         self._settle()
+        self._prove_gaps()
         self._place_responses()
         self.reads.settle(self._acknowledged)
         self.missing.settle(self.head, self._answers)
@@ -746,10 +749,21 @@ class SendQueue:
         """Give up gaps whose packets were proved to exist, after the grace period; up to a frame, or the end of the
         batch."""
         while self.held and self.head is not None:
-            proved = self.gap_proved = self.gap_proved or self._acknowledged.proved(self.held[0].frame, self.head)
+            proved = self.gap_proved or self.held[0].proved
+            proved = self.gap_proved = proved or self._acknowledged.proved(self.held[0].frame, self.head)
             if not proved:
                 return
             if (self._clock.now if frame is None else self._clock.at(frame)) - proved < GRACE_PACKETS:
                 return
             self._now = max(self._moved, self._clock.frame(proved + GRACE_PACKETS))
             self._skip_gap()
+
+    def _prove_gaps(self) -> None:
+        """Note which gaps behind the first one the batch has proved, for the next one shows no longer when."""
+        for index, (before, run) in enumerate(pairwise(self.held), 1):
+            proved = run.proved or self._acknowledged.proved(run.frame, before.end)
+            if not proved:
+                return
+            if not run.proved:
+                assert isinstance(self.held, list)
+                self.held[index] = run._replace(proved=proved)
