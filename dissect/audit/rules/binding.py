@@ -50,10 +50,10 @@ def _call(transaction: Transaction) -> Judgement | None:
 @rule("V1-DDP-ELIGIBLE", "A Read chunk holds an item that may be reduced", MUST,
       "4.4.2, 8.1", "RFC 8166, 3.4.2 and 6.1", Transaction, "requester", needs=READS, backward=False)  # fmt: skip
 def ddp_eligible(transaction: Transaction) -> Judgement | None:
-    """Every Read chunk behind Position 0 stands where the call has the data of WRITE, or the text of a symbolic link.
-    Positions that cannot be an item's at all are V1-READ-POSITION-ALIGN's and V1-READ-POSITION-RANGE's; a second
-    chunk that goes on with a long call is V1-LONG-CALL-POSITION's, one inside a reduced item V1-CHUNK-LENGTH-MATCH's.
-    No item of an RDMA_MSG is before the credential; Position 0 is that of a long call.
+    """Every Read chunk with a Position other than 0 stands where the call has the data of a WRITE or the text of a
+    symbolic link.  V1-READ-POSITION-ALIGN and V1-READ-POSITION-RANGE cover Positions where no item can be,
+    V1-LONG-CALL-POSITION a second chunk that continues a long call, V1-CHUNK-LENGTH-MATCH one inside a reduced item.
+    An RDMA_MSG has no item before its credential; Position 0 is the chunk of a long call.
 
     Why: the receiver puts an item's bytes where the application wants them, which it knows for these items alone.
 
@@ -101,7 +101,7 @@ def ddp_eligible(transaction: Transaction) -> Judgement | None:
 def read_roundup(transaction: Transaction) -> Judgement | None:
     """Behind the count word of a reduced item whose length is no multiple of four, no pad is left in the stream.
 
-    Why: the receiver restores the pad itself; one more shifts every argument behind it.
+    Why: the receiver restores the pad itself; one more shifts every argument after it.
 
     Right: 5 bytes in the chunk, the next argument right behind the count.
 
@@ -247,8 +247,8 @@ def _nowhere(transaction: Transaction, item: DataItem) -> bool:
 @rule("V1-ITEM-MOVED", "What travels in a chunk is not left in the Payload stream as well", MUST,
       "4.4.4.1, 4.4.6.1", "RFC 8166, 3.4.4 and 3.4.6", Transaction, needs=CHUNKS, backward=False)  # fmt: skip
 def item_moved(transaction: Transaction) -> Judgement | None:
-    """Behind the count word of an item in a chunk the Payload stream goes on with the next item: neither the item's
-    bytes are there nor, in a reply, its XDR pad.  The pad in a call is V1-READ-ROUNDUP's.
+    """After the count word of an item in a chunk the Payload stream continues with the next item: it has neither the
+    item's bytes nor, in a reply, its XDR pad.  V1-READ-ROUNDUP covers the pad in a call.
 
     Why: the receiver puts the chunk back at that place; what stands there already shifts all that follows.
 

@@ -76,8 +76,7 @@ def credit_exceeded(transaction: Transaction) -> Judgement | None:
 @rule("V1-CREDIT-FIRST", "One call at a time until the first reply", MUST,
       "4.3.3", "RFC 8166, 3.3.3", Transaction, "requester", backward=False)  # fmt: skip
 def credit_first(transaction: Transaction) -> Judgement | None:
-    """Before the first valid reply of a connection there is one call outstanding.  Those of version 2 are
-    V2-FIRST-MESSAGE's.
+    """Before the first valid reply of a connection at most one call is outstanding.  V2-FIRST-MESSAGE covers version 2.
 
     Why: the requester does not know yet how many receive buffers there are; one is all that is certain.
 

@@ -116,8 +116,8 @@ def _another_call(sent: SentMessage) -> str:
     needs=FIRST | ERROR,
 )
 def error_code(sent: SentMessage) -> Judgement | None:
-    """An RDMA_ERROR says RDMA_ERR_VERS (1), with a range behind it, or RDMA_ERR_BADHEADER (2).  One of version 2 is
-    V2-ERROR-CODE's.
+    """An RDMA_ERROR says RDMA_ERR_VERS (1), followed by a range, or RDMA_ERR_BADHEADER (2).  V2-ERROR-CODE covers
+    version 2.
 
     Why: an RDMA_ERROR that cannot be decoded is discarded, so the call it should end waits on.
 
@@ -293,7 +293,7 @@ def error_retry(sent: SentMessage) -> Judgement | None:
 
     Right: RDMA_ERROR 0x77, and nothing more for 0x77.
 
-    Wrong: RDMA_ERROR 0x77, and the reply 0x77 behind it.
+    Wrong: RDMA_ERROR 0x77, then the reply 0x77.
     """
     if sent.is_call is not False:
         return undecidable("it may be a reply, or another call") if sent.errored is not None else None

@@ -42,7 +42,7 @@ def version(sent: SentMessage) -> Judgement | None:
     """The version word of every call and reply is 1.  Version 2 has rules of its own (V2-FIRST-MESSAGE, V2-FALLBACK);
     an RDMA_ERROR has the version of what it answers (V1-ERROR-VERSION).
 
-    Why: a receiver that does not know the version cannot read anything behind it, and refuses the message.
+    Why: a receiver that does not know the version cannot read anything after it, and refuses the message.
 
     Right: rdma_vers 1.
 
@@ -120,7 +120,7 @@ def header_xdr(sent: SentMessage) -> Judgement | None:
     """The words before optional data are 0 or 1, and no list or count runs past the end of the Send.  In version 2 the
     same holds for the direction, and for the length of an option.
 
-    Why: one wrong word moves everything behind it; the chunks that a receiver then reads are not those that were sent.
+    Why: one wrong word moves everything after it; the chunks that a receiver then reads are not those that were sent.
 
     Right: three zero words where a message has no chunks.
 
@@ -220,7 +220,7 @@ def nomsg_payload(sent: SentMessage) -> Judgement | None:
 
     Right: an RDMA_NOMSG reply of 48 bytes with one Reply chunk segment.
 
-    Wrong: the same with the reply's first 100 bytes behind it.
+    Wrong: the same followed by the reply's first 100 bytes.
     """
     if sent.header.procedure not in (None, RDMA_NOMSG):
         return None

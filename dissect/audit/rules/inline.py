@@ -137,8 +137,8 @@ def first_1024(sent: SentMessage) -> Judgement | None:
       "4.2, 5.1", "RFC 8797, 4.2 and 5.1", SentMessage, needs=FIRST, backward=False)  # fmt: skip
 def private_inline(sent: SentMessage) -> Judgement | None:
     """An end that received private data keeps to the smaller of its own send size and the receive size it received, or
-    to the latter where it announced no send size; an end that received none keeps to 1024 bytes.  A Send that overruns
-    even the receiver's size is V1-INLINE-EXCEEDED's.
+    to the receive size if it announced no send size; an end that received none keeps to 1024 bytes.
+    V1-INLINE-EXCEEDED covers a Send that overruns even the receiver's size.
 
     Why: both ends compute the threshold from the same two numbers; an end that exceeds it breaks what the other one
     relies on when it sizes buffers and chunks.

@@ -29,9 +29,9 @@ def _nothing(setup: ConnectionSetup) -> Judgement | None:
     ConnectionSetup,
 )
 def private_version(setup: ConnectionSetup) -> Judgement | None:
-    """The octet behind the first format identifier is 1.  Any other makes the message absent, and 1024 the threshold.
+    """The octet after the first format identifier is 1.  Any other makes the message absent, and 1024 the threshold.
 
-    Why: the version says what the octets behind it mean; what a receiver does not know, it does not use.
+    Why: the version says what the octets after it mean; a receiver does not use what it does not know.
 
     Right: f6ab0e18 01 …
 
@@ -116,8 +116,8 @@ def private_ambiguous(setup: ConnectionSetup) -> Judgement | None:
     needs=FIRST | INVALIDATE,
 )
 def invalidate_agreed(sent: SentMessage) -> Judgement | None:
-    """A Send With Invalidate is sent only where the private data of both ends had the R flag.  One of version 2 is
-    XC-REQREMINV's.
+    """A Send With Invalidate is sent only if the private data of both ends had the R flag.  XC-REQREMINV covers
+    version 2.
 
     Why: a requester that does not expect it finds its memory gone, or invalidates it twice and fails.
 

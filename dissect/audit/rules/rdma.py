@@ -85,8 +85,8 @@ def rdma_outside(movement: RdmaOperation) -> Judgement | None:
 @rule("V1-RDMA-AFTER-REPLY", "No RDMA touches a call's memory after its reply", STATED,
       "4.4.5.2, 5.4.1, 10.1.3", "RFC 8166, 3.4.5, 4.4 and 8.1.3", RdmaOperation, "responder")  # fmt: skip
 def rdma_after_reply(movement: RdmaOperation) -> Judgement | None:
-    """No RDMA Read or Write goes to a segment whose call was answered before it was issued.  A late Write with bytes
-    that the reply counts is V1-WRITE-BEFORE-REPLY's.
+    """No RDMA Read or Write goes to a segment whose call was answered before it was issued.  V1-WRITE-BEFORE-REPLY
+    covers a late Write with bytes that the reply counts.
 
     Why: with the reply the memory is the requester's again, and may hold something else already.
 

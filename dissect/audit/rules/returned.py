@@ -202,8 +202,8 @@ def write_segment_copy(transaction: Transaction) -> Judgement | None:
 @rule("V1-WRITE-SEGMENT-LENGTH", "A returned length is not above the advertised one", STATED,
       "4.4.6", "RFC 8166, 3.4.6", Transaction, "responder", needs=RETURNS, backward=False, when=_returned)  # fmt: skip
 def write_segment_length(transaction: Transaction) -> Judgement | None:
-    """No segment of a Write chunk comes back longer than it was, nor one of a Reply chunk that is long enough in all;
-    one that is not is V1-REPLY-CHUNK-SIZE's.
+    """No segment of a Write chunk comes back longer than it was advertised, nor one of a Reply chunk that is long
+    enough in all; V1-REPLY-CHUNK-SIZE covers a Reply chunk that is not.
 
     Why: either the responder wrote beyond the segment, or it claims bytes that are not there.
 
@@ -233,7 +233,7 @@ def _overruns(chunk: ChunkUse) -> bool:
 def write_fill_order(transaction: Transaction) -> Judgement | None:
     """A segment is written to only where those before it are returned full.
 
-    Why: the requester joins the segments in order; a gap in the middle shifts all bytes behind it.
+    Why: the requester joins the segments in order; a gap in the middle shifts all bytes after it.
 
     Right: 8192 of 8192, 100 of 8192.
 
@@ -394,7 +394,7 @@ def write_length_true(transaction: Transaction) -> Judgement | None:
 def write_no_pad(transaction: Transaction) -> Judgement | None:
     """The responder writes an item's bytes and not the XDR pad behind them, nor counts it in the returned length.
 
-    Why: the requester's memory may end with the item, and the pad goes over what lies behind it.
+    Why: the requester's memory may end with the item, and the pad overwrites what follows.
 
     Right: a READ of 5 bytes writes 5.
 

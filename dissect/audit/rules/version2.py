@@ -88,7 +88,7 @@ def unknown_request(option: SentOption) -> str:
 @rule("XC-BOUNDS", "Every xchv_data ends inside its option", MUST, "2.1", "", SentOption)
 def bounds(option: SentOption) -> Judgement | None:
     """The lengths and counts in an rdma_optinfo stay inside it; above all xchv_data does not run past it.  Words
-    behind its last field are not forbidden.
+    after its last field are not forbidden.
 
     Why: where the length of one characteristic is wrong, all that follow are misread.
 
@@ -737,7 +737,7 @@ def error_payload(sent: SentMessage) -> Judgement | None:
 
 @rule("V2-ERROR-CODE", "rdma_err is 1, 2 or 3, and decodes", STATED, "4.2", "", SentMessage, needs=SECOND | ERROR)
 def error_code(sent: SentMessage) -> Judgement | None:
-    """An RDMA2_ERROR says RDMA2_ERR_VERS (1), with a range behind it, RDMA2_ERR_BAD_HEADER (2) or
+    """An RDMA2_ERROR says RDMA2_ERR_VERS (1), followed by a range, RDMA2_ERR_BAD_HEADER (2) or
     RDMA2_ERR_INVAL_OPTION (3).
 
     Why: an error that cannot be decoded is discarded, so what it should end waits on.
@@ -886,8 +886,8 @@ def fallback(sent: SentMessage) -> Judgement | None:
 @rule("V2-REPLY-VERSION", "A reply has the version of its call", MUST,
       "5.3", "RFC 8166, 4.2.2", Transaction, "responder", needs=REPLY)  # fmt: skip
 def reply_version(transaction: Transaction) -> Judgement | None:
-    """rdma_vers of a reply is that of its call.  RDMA_ERROR is V1-ERROR-VERSION's; what answers a version that the
-    responder does not support is V1-ERROR-FOR-VERSION's.
+    """rdma_vers of a reply is that of its call.  V1-ERROR-VERSION covers RDMA_ERROR, V1-ERROR-FOR-VERSION the answer
+    to a version that the responder does not support.
 
     Why: a requester that spoke version 1 cannot read version 2, and one that spoke version 2 takes version 1 for the
     end of it.
