@@ -660,7 +660,7 @@ class AuditListener(Listener):
             self._judge_all(("inside",), partial(self._made_transfers, rpcs), rows[long])
             by_itself = np.zeros(len(rows), np.bool_)
             by_itself[[*alone]] = True
-            self.memory.keep(rpcs.apart(rows[long & ~by_itself][-MAX_ADVERTISERS:]))
+            self.memory.keep(rpcs.without_bytes(rows[long & ~by_itself][-MAX_ADVERTISERS:]))
         self._judge_transactions(offers, rpcs, rows, [index not in alone for index in range(len(rows))])
         for index in sorted(alone):
             (rpc,) = made(rpcs, rows[index : index + 1])

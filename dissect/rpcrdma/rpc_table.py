@@ -214,7 +214,7 @@ class RpcRows:
     dropped: bool = False
     """``drop_contents`` was called."""
 
-    def apart(self, rows: Rows) -> RpcRows:
+    def without_bytes(self, rows: Rows) -> RpcRows:
         """A copy of some of the rows that holds only the rows of their own Sends, one run per sender, and no bytes."""
         rows = rows.copy()
         runs: list[SendRun] = []
@@ -223,12 +223,12 @@ class RpcRows:
             for number in unique(run).tolist():
                 mine = run == number
                 rows[f"{side}_run"][mine], rows[f"{side}_row"][mine] = len(runs), np.arange(np.count_nonzero(mine))
-                runs.append(self.runs[number].apart(row[mine]))
+                runs.append(self.runs[number].without_bytes(row[mine]))
         chunks = self.chunks
         if chunks is not None:
             through = rows["chunks"] >= 0
             chunks = chunks.chosen(rows["chunks"][through])
-            chunks.operations = chunks.found.bare()
+            chunks.operations = chunks.found.without_bytes()
             rows["chunks"][through] = np.arange(np.count_nonzero(through))
             rows["transfer"] = np.where(rows["transfer"] >= 0, rows["chunks"], -1)
         return RpcRows(rows, np.empty(0, np.uint8), runs, self.conversations, self.names, chunks, dropped=True)

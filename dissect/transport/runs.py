@@ -255,7 +255,7 @@ class TransferOperations(MadeSequence[Operation]):
         rows[single] = np.arange(np.count_nonzero(single))
         return TransferOperations(kept, self.single, self.run, rows)
 
-    def bare(self) -> TransferOperations:
+    def without_bytes(self) -> TransferOperations:
         """A copy with only the rows of these Operations, without bytes."""
         row, runs = self.row.copy(), []
         for number, run in enumerate(self.runs):
@@ -415,7 +415,7 @@ class SendRun(_PlacedRows):
         self.unusual = {row for row in self.unusual if row < len(self.rows)}
         return behind
 
-    def apart(self, indices: Int64s) -> SendRun:
+    def without_bytes(self, indices: Int64s) -> SendRun:
         """A run of some of the rows, without bytes."""
         positions = None if self.positions is None else self.positions[indices]
         return SendRun(None, self.rows.take(indices), self.sender, positions)

@@ -64,7 +64,7 @@ class SentSegments(NamedTuple):
             data,
         )
 
-    def bare(self) -> SentSegments:
+    def without_bytes(self) -> SentSegments:
         """The segments without their bytes."""
         return self._replace(payload=_NONE, captured=_NONE, data=None)
 
@@ -105,11 +105,11 @@ class RecentSegments:
             first = int(np.argmax(sent.end > acknowledged))
             behind = first + int(np.searchsorted(np.cumsum(sent.captured[first:]), room, side="right"))
         if first < behind:
-            pieces = sent.between(0, first).bare(), sent.between(first, behind).detached()
+            pieces = sent.between(0, first).without_bytes(), sent.between(first, behind).detached()
             sent = sent.between(behind, len(sent.at))
             self.parts += [piece for piece in pieces if len(piece.at)]
         if len(sent.at):
-            self.parts.append(sent.bare())
+            self.parts.append(sent.without_bytes())
         self._holding = any(part.data is not None for part in self.parts)
         while self.parts and self._count - len(self.parts[0].at) >= KEPT:
             self._count -= len(self.parts.popleft().at)
@@ -118,7 +118,7 @@ class RecentSegments:
 def _released(part: SentSegments, acknowledged: int | None) -> SentSegments:
     """The segments, without bytes if they will not be retransmitted."""
     gone = acknowledged is not None and int(part.end.max()) <= acknowledged
-    return part.bare() if gone else part
+    return part.without_bytes() if gone else part
 
 
 def contradicted(sent: SentSegments, index: int, earlier: SentSegments) -> tuple[int, ...] | None:
