@@ -157,17 +157,18 @@ class SubjectClass:
 
 
 class Hidden(NamedTuple):
-    """What a message or RDMA operation may be that does not say it."""
+    """What a message or RDMA operation may be, as the capture does not show what it is."""
 
     kind: type[Subject]
     version: int
-    """0 where that is truncated, too."""
+    """0 if the version is truncated, too."""
     shape: int
+    """The ``Subject.shape`` of the message; 0 for an RDMA operation."""
     end: int
-    """That it comes from, or that may have to answer it."""
+    """The endpoint to judge: the sender, or the one that may have to answer."""
 
     def concerns(self, rule: Rule) -> bool:
-        """It may be what that rule judges."""
+        """Whether the rule may have to judge it."""
         other = 1 if rule.id.startswith(("V2-", "XC-")) else 2 if rule.needs & FIRST else -1
         needs = rule.needs & ~(FIRST | SECOND) if self.kind is SentMessage else 0
         return rule.subject is self.kind and self.version != other and not (needs & ~self.shape or rule.plugin)
@@ -336,7 +337,7 @@ class Auditor:
         if any(connection.unread_packets):
             hidden.update(Hidden(RdmaOperation, 0, 0, end) for end in (0, 1))
         for rule in self.rules.values() if hidden else ():
-            for end in {one.end for one in hidden if one.concerns(rule)}:
+            for end in {subject.end for subject in hidden if subject.concerns(rule)}:
                 tally = self._tally(TallyKey(rule.id, connection.number, end))
                 judged = tally.undecidable or (tally.passed and rule.subject in (SentMessage, RdmaOperation))
                 if rule.judges(end) and not judged:

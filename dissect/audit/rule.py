@@ -91,6 +91,12 @@ def undecidable(reason: str, by: str = "") -> Judgement:
     return Judgement(UNDECIDABLE, reason=reason, by=by)
 
 
+def left_open(judged: Judgement | None, reason: str, by: str) -> Judgement:
+    """The judgement of a transaction of which the message of the end ``by`` cannot be read: left open for that end, or
+    for both ends if ``judged``, what the other message gave, is open, too."""
+    return undecidable(reason, by) if judged in (None, PASSED) else judged._replace(by="")
+
+
 def undecidable_if(reason: str) -> Judgement | None:
     """Undecidable if there is a reason; '' is none."""
     return undecidable(reason) if reason else None

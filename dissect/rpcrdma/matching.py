@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from ..layers.rpcrdma_codes import NO_RDMA, RDMA_ERROR
-from ..transport.connection import MAX_GAPS, raised
+from ..transport.connection import gaps_forgotten, raised
 from . import outcome
 from .conversation import Conversation
 from .listeners import Listener
@@ -438,10 +438,8 @@ class Matching:
 
     def _requests_missing_before(self, caller: int, message: Message) -> bool:
         """Whether requests before ``message`` are missing; a gap that only a later packet shows comes after it."""
-        gaps = self.conversation.connection.gaps[caller]
-        if not gaps or len(gaps) >= MAX_GAPS:
-            return self._requests_missing(caller)
-        return any(gap.frame <= message.frame for gap in gaps)
+        connection = self.conversation.connection
+        return gaps_forgotten(connection, caller) or any(gap.frame <= message.frame for gap in connection.gaps[caller])
 
     def call_unseen(self, caller: int, message: Message) -> bool:
         """Whether a call before ``message`` may be missing from the capture, or precede it."""

@@ -21,6 +21,7 @@ from ..rule import (
     Judgement,
     Level,
     OfMessage,
+    left_open,
     rule,
     undecidable,
     undecidable_if,
@@ -156,8 +157,7 @@ def xid_match(transaction: Transaction) -> Judgement | None:
             continue
         if len(stream) < 4:
             if transaction.lacks(message):
-                unknown = undecidable("the RPC message's XID is not in the capture", by)
-                judged = unknown if judged in (None, PASSED) else judged._replace(by="")
+                judged = left_open(judged, "the RPC message's XID is not in the capture", by)
             continue
         inside = word(memoryview(stream), 0)[0]
         if inside != message.header.xid:

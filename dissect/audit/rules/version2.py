@@ -54,6 +54,7 @@ from ..rule import (
     beheaded,
     gaps,
     gaps_between,
+    left_open,
     rule,
     undecidable,
     undecidable_if,
@@ -660,8 +661,7 @@ def direction(transaction: Transaction) -> Judgement | None:
         stream = transaction.reply_stream if answers else transaction.call_stream
         if len(stream) < 8:
             if transaction.lacks(message):
-                unknown = undecidable("the RPC message's direction is not in the capture", by)
-                judged = unknown if judged in (None, PASSED) else judged._replace(by="")
+                judged = left_open(judged, "the RPC message's direction is not in the capture", by)
             continue
         inside, said = word(memoryview(stream), 4)[0], message.header.direction
         if said is not None and inside != said:
