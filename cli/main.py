@@ -218,6 +218,8 @@ class Commands(click.Group):
             raise ClosedOutputError from None
         except KeyboardInterrupt:
             raise click.Abort from None
+        except EOFError as error:  # Which click takes for Ctrl-D at a prompt of its own.
+            raise RuntimeError(f"EOFError: {error}") from error
 
     def main(
         self,

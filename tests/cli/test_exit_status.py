@@ -33,11 +33,14 @@ def test_the_paper_and_the_manual_are_those_of_the_table() -> None:
     assert all(f"\\fB{status}\\fR" in manual.split(".SH EXIT STATUS")[1] for status in EXIT_STATUS)
 
 
-def test_an_internal_error_is_no_finding(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("error", [ZeroDivisionError, EOFError])
+def test_an_internal_error_is_no_finding(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.delenv("RDMASCOPE_TRACEBACK", raising=False)
 
     def fail(*_: object) -> None:
-        raise ZeroDivisionError("a fault of the program")
+        raise error("a fault of the program")
 
     monkeypatch.setattr("rdmascope.cli.commands.report.Gathered", fail)
     with pytest.raises(SystemExit) as ended:

@@ -64,7 +64,8 @@ def on_a_full_disk(arguments: list[str], size: int, tmp: Path) -> subprocess.Com
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
-    environment = os.environ | {"TMPDIR": str(tmp)}
+    # Python 3.11 writes half the bytecode of a module there without a word, and then no program can load it.
+    environment = os.environ | {"TMPDIR": str(tmp), "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.run([*PROGRAM, *arguments], capture_output=True, text=True, preexec_fn=limit, env=environment)
 
 

@@ -96,8 +96,10 @@ def begun(command: tuple[str, ...], folder: Path, temporary: Path, disk: int | N
             resource.setrlimit(resource.RLIMIT_FSIZE, (disk, disk))
 
     words = [str(SAMPLE) if one == "CAPTURE" else one for one in command]
+    # Python 3.11 would write half the bytecode of a module, which then no program can load.
+    environment = os.environ | {"TMPDIR": str(temporary), "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.Popen(
-        [*PROGRAM, *words], cwd=folder, env=os.environ | {"TMPDIR": str(temporary)}, preexec_fn=limited,
+        [*PROGRAM, *words], cwd=folder, env=environment, preexec_fn=limited,
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
     )  # fmt: skip
 

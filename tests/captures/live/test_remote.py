@@ -223,7 +223,12 @@ def test_a_full_disk_ends_the_keeping_not_the_capture(tmp_path: Path, mode: tupl
     (tmp_path / "wire.pcap").write_bytes(unpacked(BOTH_WAYS))
     (tmp_path / "ssh").write_text(HERE)
     (tmp_path / "ssh").chmod(0o755)
-    environment = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    # Python 3.11 would write half the bytecode of a module, which then no program can load.
+    environment = {
+        **os.environ,
+        "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
     words = [*PROGRAM, "live", "box:eth0", "--duration", "3s", "--write", str(kept), *mode]
     done = subprocess.run(
         words, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, preexec_fn=full
