@@ -11,7 +11,7 @@ from pathlib import Path
 from rdmascope.dissect.onc.rpc_header import PROCEDURES, program_name
 from rdmascope.dissect.onc.shapes.attributes4 import NUMBERED
 from rdmascope.dissect.onc.shapes.nfs4 import CALLBACK_OPERATIONS, OPERATIONS
-from rdmascope.dissect.onc.shapes.nfs4_types import NFSSTAT4
+from rdmascope.dissect.onc.shapes.nfs4_types import TYPES
 from rdmascope.dissect.onc.shapes.registry import PROGRAMS
 from rdmascope.dissect.onc.shapes.rfc5531 import GSS_ARGUMENTS, GSS_RESULTS, RPC_CALL, RPC_REPLY
 from rdmascope.dissect.onc.shapes.types import (
@@ -79,7 +79,9 @@ def operations() -> Iterator[str]:
 
 def answer(one: OperationShape) -> str:
     """What follows the status, by status."""
-    rows = [f"{NFSSTAT4.values[value]}: {arm(row)}" for value, row in one.results.arms.items() if row is not None]
+    rows = [
+        f"{TYPES['nfsstat4'].values[value]}: {arm(row)}" for value, row in one.results.arms.items() if row is not None
+    ]
     return "; ".join([*rows, *([f"others: {arm(one.results.default)}"] if one.results.default is not None else [])])
 
 

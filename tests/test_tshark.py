@@ -258,18 +258,26 @@ def every_layout() -> list[tuple[Op, Op]]:
     extent = {"bex_vol_id": DEVICE, "bex_file_offset": 4096, "bex_length": 8192, "bex_state": 1}
     bodies: dict[int, tuple[bytes, bytes]] = {
         1: (
-            encoded(layouts.FILE_LAYOUT4, {"nfl_deviceid": DEVICE, "nfl_util": 0x100002, "nfl_fh_list": [b"handle"]}),
-            encoded(layouts.FILE_LAYOUT_DS_ADDR4, {"nflda_stripe_indices": [0], "nflda_multipath_ds_list": [[place]]}),
+            encoded(
+                layouts.TYPES["nfsv4_1_file_layout4"],
+                {"nfl_deviceid": DEVICE, "nfl_util": 0x100002, "nfl_fh_list": [b"handle"]},
+            ),
+            encoded(
+                layouts.TYPES["nfsv4_1_file_layout_ds_addr4"],
+                {"nflda_stripe_indices": [0], "nflda_multipath_ds_list": [[place]]},
+            ),
         ),
         3: (
-            encoded(layouts.BLOCK_LAYOUT4, {"blo_extents": [extent]}),
-            encoded(layouts.BLOCK_DEVICEADDR4),
+            encoded(layouts.TYPES["pnfs_block_layout4"], {"blo_extents": [extent]}),
+            encoded(layouts.TYPES["pnfs_block_deviceaddr4"]),
         ),
         4: (
-            encoded(layouts.FF_LAYOUT4, {"ffl_mirrors": [{"ffm_data_servers": [server]}], "ffl_flags": 3}),
-            encoded(layouts.FF_DEVICE_ADDR4, {"ffda_netaddrs": [place], "ffda_versions": [{"ffdv_version": 3}]}),
+            encoded(layouts.TYPES["ff_layout4"], {"ffl_mirrors": [{"ffm_data_servers": [server]}], "ffl_flags": 3}),
+            encoded(
+                layouts.TYPES["ff_device_addr4"], {"ffda_netaddrs": [place], "ffda_versions": [{"ffdv_version": 3}]}
+            ),
         ),
-        5: (encoded(layouts.SCSI_LAYOUT4), encoded(layouts.SCSI_DEVICEADDR4)),
+        5: (encoded(layouts.TYPES["pnfs_scsi_layout4"]), encoded(layouts.TYPES["pnfs_scsi_deviceaddr4"])),
     }
     asked = []
     for kind, (layout, device) in bodies.items():

@@ -39,7 +39,7 @@ from .compound import (
 )
 from .nfs3 import PROCEDURES, holds_arguments, nfs3_procedure
 from .rpc_header import NFS, NFS_CALLBACK, NFSACL, GssCredential, call_header, reply_header
-from .shapes import rfc1094
+from .shapes.rfc1094 import TYPES
 from .shapes.skips import steps_to
 from .xdr import Data, Malformed, Skip, round_up, word
 
@@ -50,20 +50,20 @@ ENDS_INSIDE = "the bytes end inside "
 
 # version, procedure: name, and what stands before the count word of the eligible argument (RFC 1094, RFC 1813)
 _ARGUMENTS: dict[tuple[int, int], tuple[str, Skip]] = {
-    (2, 8): ("WRITE", steps_to(rfc1094.WRITEARGS, "data")),  # 2.2.9
-    (2, 13): ("SYMLINK", steps_to(rfc1094.SYMLINKARGS, "to")),  # 2.2.14
+    (2, 8): ("WRITE", steps_to(TYPES["writeargs"], "data")),  # 2.2.9
+    (2, 13): ("SYMLINK", steps_to(TYPES["symlinkargs"], "to")),  # 2.2.14
     **{(3, number): (row.name, row.argument_data) for number, row in enumerate(PROCEDURES) if row.argument_data},
 }
 # version, procedure: name, and what stands between the status and the count word of the eligible result
 _RESULTS: dict[tuple[int, int], tuple[str, Skip]] = {
-    (2, 5): ("READLINK", steps_to(rfc1094.READLINKRES, "data")),  # 2.2.6
-    (2, 6): ("READ", steps_to(rfc1094.READRES, "data")),  # 2.2.7
+    (2, 5): ("READLINK", steps_to(TYPES["readlinkok"], "data")),  # 2.2.6
+    (2, 6): ("READ", steps_to(TYPES["readokres"], "data")),  # 2.2.7
     **{(3, number): (row.name, row.result_data) for number, row in enumerate(PROCEDURES) if row.result_data},
 }
 _BEHIND_ARGUMENT = {(2, "SYMLINK"): 32}
 """Bytes of the arguments behind the eligible one (RFC 1094, 2.3.6)."""
 _RESULT_BOUNDS: dict[tuple[int, int], Skip] = {
-    (2, 6): steps_to(rfc1094.READARGS, "count"),  # 2.2.7
+    (2, 6): steps_to(TYPES["readargs"], "count"),  # 2.2.7
     **{(3, number): row.result_bound for number, row in enumerate(PROCEDURES) if row.result_bound},
 }
 """Version, procedure: what stands before the count that limits the eligible result."""
@@ -79,7 +79,7 @@ _STATED_COUNTS = {
 """NFS version 4: the argument of an operation that says how many bytes of results, not eligible, it asks for."""
 _STATING = frozenset(operation_names(tuple(_STATED_COUNTS)))
 _ENTRIES_BOUNDS: dict[tuple[int, int], Skip] = {
-    (2, 16): steps_to(rfc1094.READDIRARGS, "count"),  # 2.2.17
+    (2, 16): steps_to(TYPES["readdirargs"], "count"),  # 2.2.17
     **{(3, number): row.entries_bound for number, row in enumerate(PROCEDURES) if row.entries_bound},
 }
 """The argument that says how many bytes of directory entries a call asks for."""

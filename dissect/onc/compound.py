@@ -21,7 +21,7 @@ from ..arrays import FEW, Bytes, Int64s, Rows, coded, distinct, gather, take, un
 from ..named_tuple import NamedTuple
 from .shapes.attributes4 import ATTRIBUTE_BITS, FATTR4, NUMBERED
 from .shapes.nfs4 import CALLBACK_OPERATIONS, OPERATIONS
-from .shapes.rfc7530 import CREATE4ARGS, OPEN4ARGS, READ4RESOK
+from .shapes.rfc7530 import TYPES
 from .shapes.skips import counted, parts_of, place_of, skip_of, skip_of_arm, steps_behind, steps_to
 from .shapes.types import OperationShape, XdrArm, XdrStruct, XdrUnion
 from .xdr import Data, Malformed, Shape, as_skip, opaque, opaque_at, round_up, word, words2
@@ -66,11 +66,11 @@ def place_in_arguments(operation: int, field: str) -> int:
     return place_of(arguments, field)
 
 
-DATA_IN_READ_RESULT = place_of(READ4RESOK, "data")
-BEHIND_CREATE_TYPE = steps_behind(CREATE4ARGS, "objtype")
-TO_CREATE_NAME = steps_to(CREATE4ARGS, "objname")
-TO_OPEN_HOW = steps_to(OPEN4ARGS, "openhow")
-TO_OPEN_CLAIM = steps_to(OPEN4ARGS, "claim")
+DATA_IN_READ_RESULT = place_of(TYPES["READ4resok"], "data")
+BEHIND_CREATE_TYPE = steps_behind(TYPES["CREATE4args"], "objtype")
+TO_CREATE_NAME = steps_to(TYPES["CREATE4args"], "objname")
+TO_OPEN_HOW = steps_to(TYPES["OPEN4args"], "openhow")
+TO_OPEN_CLAIM = steps_to(TYPES["OPEN4args"], "claim")
 
 
 OP_COMMIT, OP_CREATE, OP_GETATTR, OP_GETFH, OP_LINK, OP_LOOKUP, OP_LOOKUPP, OP_OPEN, OP_OPENATTR = (

@@ -9,17 +9,17 @@ from __future__ import annotations
 from struct import error as StructError
 
 from ..named_tuple import NamedTuple
-from .shapes import rfc1813
+from .shapes.rfc1813 import TYPES
 from .shapes.skips import place_of, skip_of, steps_to
 from .xdr import Malformed, Skip, as_skip, opaque, opaque_at, word
 
 # 2.6
-SIZE_IN_FATTR = place_of(rfc1813.FATTR3, "size")
-PRE_OP_ATTR = steps_to(rfc1813.WCC_DATA, "after")
-POST_OP_ATTR = as_skip(skip_of(rfc1813.POST_OP_ATTR))
-WCC_DATA = as_skip(skip_of(rfc1813.WCC_DATA))
-POST_OP_FH = as_skip(skip_of(rfc1813.POST_OP_FH3))
-MODE_TO_GID = steps_to(rfc1813.SATTR3, "size")
+SIZE_IN_FATTR = place_of(TYPES["fattr3"], "size")
+PRE_OP_ATTR = steps_to(TYPES["wcc_data"], "after")
+POST_OP_ATTR = as_skip(skip_of(TYPES["post_op_attr"]))
+WCC_DATA = as_skip(skip_of(TYPES["wcc_data"]))
+POST_OP_FH = as_skip(skip_of(TYPES["post_op_fh3"]))
+MODE_TO_GID = steps_to(TYPES["sattr3"], "size")
 """What stands before the size in sattr3."""
 
 GETATTR, SETATTR, LOOKUP, ACCESS, READLINK, READ, WRITE = 1, 2, 3, 4, 5, 6, 7
@@ -53,27 +53,29 @@ PROCEDURES: tuple[Nfs3Procedure, ...] = (
     Nfs3Procedure("SETATTR", HANDLE, AFTER),  # 3.3.2
     Nfs3Procedure("LOOKUP", HANDLE_AND_NAME, FOUND),  # 3.3.3
     Nfs3Procedure("ACCESS", HANDLE, FIRST),  # 3.3.4
-    Nfs3Procedure("READLINK", HANDLE, FIRST, result_data=steps_to(rfc1813.READLINK3RESOK, "data")),  # 3.3.5
+    Nfs3Procedure("READLINK", HANDLE, FIRST, result_data=steps_to(TYPES["READLINK3resok"], "data")),  # 3.3.5
     Nfs3Procedure(
         "READ",  # 3.3.6
         HANDLE,
         FIRST,
-        result_data=steps_to(rfc1813.READ3RESOK, "data"),
-        result_bound=steps_to(rfc1813.READ3ARGS, "count"),
+        result_data=steps_to(TYPES["READ3resok"], "data"),
+        result_bound=steps_to(TYPES["READ3args"], "count"),
     ),
-    Nfs3Procedure("WRITE", HANDLE, AFTER, argument_data=steps_to(rfc1813.WRITE3ARGS, "data")),  # 3.3.7
+    Nfs3Procedure("WRITE", HANDLE, AFTER, argument_data=steps_to(TYPES["WRITE3args"], "data")),  # 3.3.7
     Nfs3Procedure("CREATE", HANDLE_AND_NAME, MADE),  # 3.3.8
     Nfs3Procedure("MKDIR", HANDLE_AND_NAME, MADE),  # 3.3.9
     Nfs3Procedure(
-        "SYMLINK", HANDLE_AND_NAME, MADE, argument_data=steps_to(rfc1813.SYMLINK3ARGS, "symlink", "symlink_data")
+        "SYMLINK", HANDLE_AND_NAME, MADE, argument_data=steps_to(TYPES["SYMLINK3args"], "symlink", "symlink_data")
     ),  # 3.3.10
     Nfs3Procedure("MKNOD", HANDLE_AND_NAME, MADE),  # 3.3.11
     Nfs3Procedure("REMOVE", HANDLE_AND_NAME),  # 3.3.12: wcc_data of the directory
     Nfs3Procedure("RMDIR", HANDLE_AND_NAME),  # 3.3.13
     Nfs3Procedure("RENAME", TWO_NAMES),  # 3.3.14
     Nfs3Procedure("LINK", HANDLE_TO_NAME),  # 3.3.15
-    Nfs3Procedure("READDIR", HANDLE, FIRST, entries_bound=steps_to(rfc1813.READDIR3ARGS, "count")),  # 3.3.16
-    Nfs3Procedure("READDIRPLUS", HANDLE, FIRST, entries_bound=steps_to(rfc1813.READDIRPLUS3ARGS, "maxcount")),  # 3.3.17
+    Nfs3Procedure("READDIR", HANDLE, FIRST, entries_bound=steps_to(TYPES["READDIR3args"], "count")),  # 3.3.16
+    Nfs3Procedure(
+        "READDIRPLUS", HANDLE, FIRST, entries_bound=steps_to(TYPES["READDIRPLUS3args"], "maxcount")
+    ),  # 3.3.17
     Nfs3Procedure("FSSTAT", HANDLE),  # 3.3.18
     Nfs3Procedure("FSINFO", HANDLE),  # 3.3.19
     Nfs3Procedure("PATHCONF", HANDLE),  # 3.3.20

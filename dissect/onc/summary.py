@@ -40,30 +40,14 @@ from .rpc_header import (
     reply_header,
 )
 from .shapes.decode_cache import MAX_NODES, Layouts, field_of, flat_nodes, node_value, result_nodes
+from .shapes.language import declared
 from .shapes.nfs4 import CB_COMPOUND4ARGS, COMPOUND4ARGS, COMPOUND4RES
 from .shapes.nfs4_types import CLIENTID4
 from .shapes.registry import procedure_shape
-from .shapes.rfc1813 import (
-    ACCESS3,
-    COUNT3,
-    CREATEMODE3,
-    FILENAME3,
-    FTYPE3,
-    GID3,
-    MODE3,
-    NFS_FH3,
-    NFSPATH3,
-    OFFSET3,
-    POST_OP_ATTR,
-    POST_OP_FH3,
-    STABLE_HOW,
-    UID3,
-    WCC_DATA,
-)
-from .shapes.rfc7530 import ACCESS4
+from .shapes.rfc1813 import TYPES as TYPES3
+from .shapes.rfc7530 import TYPES as TYPES4
 from .shapes.types import (
     HANDLE,
-    UINT32,
     Node,
     SparseBytes,
     XdrInteger,
@@ -73,8 +57,6 @@ from .shapes.types import (
     XdrStruct,
     XdrType,
     decode,
-    extended,
-    struct,
 )
 from .status import nfs4_status, reply_status
 from .statuses import OK
@@ -86,7 +68,8 @@ TO_END_OF_FILE = (1 << 64) - 1
 MAX_NAME = 255
 """Characters of a file name that are shown."""
 
-_TYPES = {number: name for number, name in TYPE_NAMES.items() if number in FTYPE3.values}
+_ACCESS4 = TYPES4["access4"]
+_TYPES = {number: name for number, name in TYPE_NAMES.items() if number in TYPES3["ftype3"].values}
 
 
 def printable_name(raw: memoryview | bytes) -> str:
@@ -97,7 +80,7 @@ def printable_name(raw: memoryview | bytes) -> str:
 
 def stable_word(stable: int) -> str:
     """How a WRITE was committed: 'FILE_SYNC'."""
-    return STABLE_HOW.values.get(stable) or f"stable {stable}"
+    return TYPES3["stable_how"].values.get(stable) or f"stable {stable}"
 
 
 def length_words(length: int) -> str:
@@ -107,8 +90,8 @@ def length_words(length: int) -> str:
 
 def _rights(mask: int) -> str:
     """'READ LOOKUP' (RFC 1813, 3.3.4; RFC 8881, 18.1; RFC 8276, 8.6)."""
-    names = [name.removeprefix("ACCESS4_") for bit, name in ACCESS4.flags.items() if mask & bit]
-    rest = mask & ~sum(ACCESS4.flags)
+    names = [name.removeprefix("ACCESS4_") for bit, name in _ACCESS4.flags.items() if mask & bit]
+    rest = mask & ~sum(_ACCESS4.flags)
     return " ".join([*names, f"{rest:#x}"] if rest else names)
 
 
@@ -125,7 +108,7 @@ def allowed_words(asked: int, allowed: int) -> str:
 
 def create_words(mode: int) -> str:
     """' Mode: EXCLUSIVE' (RFC 1813, 3.3.8)."""
-    return f" Mode: {CREATEMODE3.values.get(mode, mode)}"
+    return f" Mode: {TYPES3['createmode3'].values.get(mode, mode)}"
 
 
 def type_word(type: int) -> str:
@@ -342,7 +325,7 @@ def _info_nodes(arguments: Node) -> dict[str, Node]:
     """The first of each of ``_FIELDS`` in a COMPOUND's arguments."""
     nodes = _with_client(flat_nodes(arguments), arguments)
     for node in arguments.walk():
-        name = _BY_NAME.get(node.name) or ("access" if node.type is ACCESS4 else "")
+        name = _BY_NAME.get(node.name) or ("access" if node.type is _ACCESS4 else "")
         if name and node_value(node) is not None:
             nodes.setdefault(name, node)
     if "newname" in nodes and nodes.get("name") is nodes["newname"]:
@@ -373,7 +356,7 @@ def _given_nodes(results: Node) -> dict[str, Node]:
     """What a COMPOUND's results give to the client."""
     nodes = _with_client(result_nodes(results), results)
     for node in results.walk(lambda node: not isinstance(node.type, XdrList)):
-        if node.type is ACCESS4 and node_value(node) is not None:
+        if node.type is _ACCESS4 and node_value(node) is not None:
             nodes.setdefault(node.name, node)
     return nodes
 
@@ -410,41 +393,56 @@ _FIELDS3 = (
 """What is said of calls and replies of version 3, of what these begin with."""
 
 
-def _beginning(begins: XdrStruct | None = None, /, **fields: XdrType) -> XdrStruct:
-    return struct("", **fields) if begins is None else extended("", begins, **fields)
-
-
-_ONE_HANDLE = _beginning(handle=NFS_FH3)
-_WITH_NAME = _beginning(_ONE_HANDLE, name=FILENAME3)
-_RANGE = _beginning(_ONE_HANDLE, offset=OFFSET3, count=COUNT3)
+_BEGINNINGS = declared(
+    """
+/* The first arguments of a procedure (RFC 1813, 3.3). */
+struct handle { nfs_fh3 handle; };
+struct handle_and_name { nfs_fh3 handle; filename3 name; };
+struct two_names { nfs_fh3 handle; filename3 name; nfs_fh3 to_handle; filename3 to_name; };
+struct handle_to_name { nfs_fh3 handle; nfs_fh3 to_handle; filename3 to_name; };
+struct access_call { nfs_fh3 handle; access3 access; };
+struct range { nfs_fh3 handle; offset3 offset; count3 count; };
+struct write_call { nfs_fh3 handle; offset3 offset; count3 count; stable_how stable; };
+struct create_call { nfs_fh3 handle; filename3 name; createmode3 mode; };
+struct mknod_call { nfs_fh3 handle; filename3 name; ftype3 type; };
+/* The first results of a success that say something: attributes, rights, a target, bytes read or written, the handle of
+   what was looked up or made (RFC 1813, 3.3.1 to 3.3.14). */
+struct made { post_op_fh3 object; };
+struct lookup_reply { nfs_fh3 object; };
+struct getattr_reply { ftype3 type; mode3 mode; uint32_t links; uid3 uid; gid3 gid; };
+struct access_reply { post_op_attr attributes; access3 access; };
+struct readlink_reply { post_op_attr attributes; nfspath3 path; };
+struct read_reply { post_op_attr attributes; count3 count; };
+struct write_reply { wcc_data attributes; count3 count; stable_how stable; };
+    """,
+    TYPES3,
+)
 _ARGUMENTS3 = {
-    nfs3.HANDLE: _ONE_HANDLE,
-    nfs3.HANDLE_AND_NAME: _WITH_NAME,
-    nfs3.TWO_NAMES: _beginning(_WITH_NAME, to_handle=NFS_FH3, to_name=FILENAME3),
-    nfs3.HANDLE_TO_NAME: _beginning(_ONE_HANDLE, to_handle=NFS_FH3, to_name=FILENAME3),
+    nfs3.HANDLE: "handle",
+    nfs3.HANDLE_AND_NAME: "handle_and_name",
+    nfs3.TWO_NAMES: "two_names",
+    nfs3.HANDLE_TO_NAME: "handle_to_name",
 }
-_CALLS3 = {
-    number: _ARGUMENTS3[procedure.arguments] for number, procedure in enumerate(nfs3.PROCEDURES) if procedure.arguments
+_CALLS3: dict[int, XdrStruct] = {
+    number: _BEGINNINGS[_ARGUMENTS3[procedure.arguments]]
+    for number, procedure in enumerate(nfs3.PROCEDURES)
+    if procedure.arguments
 } | {
-    nfs3.ACCESS: _beginning(_ONE_HANDLE, access=ACCESS3),
-    nfs3.READ: _RANGE,
-    nfs3.COMMIT: _RANGE,
-    nfs3.WRITE: _beginning(_RANGE, stable=STABLE_HOW),
-    nfs3.CREATE: _beginning(_WITH_NAME, mode=CREATEMODE3),
-    nfs3.MKNOD: _beginning(_WITH_NAME, type=FTYPE3),
+    nfs3.ACCESS: _BEGINNINGS["access_call"],
+    nfs3.READ: _BEGINNINGS["range"],
+    nfs3.COMMIT: _BEGINNINGS["range"],
+    nfs3.WRITE: _BEGINNINGS["write_call"],
+    nfs3.CREATE: _BEGINNINGS["create_call"],
+    nfs3.MKNOD: _BEGINNINGS["mknod_call"],
 }
-"""The first arguments of a procedure (RFC 1813, 3.3)."""
-_COUNTED = _beginning(attributes=POST_OP_ATTR, count=COUNT3)
-_REPLIES3 = dict.fromkeys(nfs3.GIVING_HANDLES, _beginning(object=POST_OP_FH3)) | {
-    nfs3.LOOKUP: _beginning(object=NFS_FH3),
-    nfs3.GETATTR: _beginning(type=FTYPE3, mode=MODE3, links=UINT32, uid=UID3, gid=GID3),
-    nfs3.ACCESS: _beginning(attributes=POST_OP_ATTR, access=ACCESS3),
-    nfs3.READLINK: _beginning(attributes=POST_OP_ATTR, path=NFSPATH3),
-    nfs3.READ: _COUNTED,
-    nfs3.WRITE: _beginning(attributes=WCC_DATA, count=COUNT3, stable=STABLE_HOW),
+_REPLIES3: dict[int, XdrStruct] = dict.fromkeys(nfs3.GIVING_HANDLES, _BEGINNINGS["made"]) | {
+    nfs3.LOOKUP: _BEGINNINGS["lookup_reply"],
+    nfs3.GETATTR: _BEGINNINGS["getattr_reply"],
+    nfs3.ACCESS: _BEGINNINGS["access_reply"],
+    nfs3.READLINK: _BEGINNINGS["readlink_reply"],
+    nfs3.READ: _BEGINNINGS["read_reply"],
+    nfs3.WRITE: _BEGINNINGS["write_reply"],
 }
-"""The first results of a success that say something: attributes, rights, a target, bytes read or written, the handle of
-what was looked up or made (RFC 1813, 3.3.1 to 3.3.14)."""
 
 
 @cache

@@ -36,7 +36,7 @@ from ..onc.shapes.decode_cache import (
 )
 from ..onc.shapes.nfs4 import CALLBACK_OPERATIONS, OPERATIONS
 from ..onc.shapes.registry import procedure_shape
-from ..onc.shapes.rfc5531 import CREDENTIAL
+from ..onc.shapes.rfc5531 import TYPES as RPC_TYPES
 from ..onc.shapes.types import Node, SparseBytes, XdrType, decode
 from ..onc.xdr import words2
 from .message_trees import decoded_call, decoded_reply
@@ -244,7 +244,9 @@ def _credential(flavor: int, body: bytes) -> dict[str, Any]:
     """``credential_fields`` of a credential."""
     data = pack(">II", flavor, len(body)) + body + bytes(-len(body) & 3)
     header = Node("", None, 0)
-    header.children.append(decode(CREDENTIAL, "cred", SparseBytes([(0, data)], len(data)), 0, len(data)).root)
+    header.children.append(
+        decode(RPC_TYPES["credential"], "cred", SparseBytes([(0, data)], len(data)), 0, len(data)).root
+    )
     return credential_fields(header)
 
 

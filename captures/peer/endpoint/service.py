@@ -12,7 +12,7 @@ from rdmascope.dissect.layers.oncrpc_codes import GSS_INTEGRITY, RPCSEC_GSS
 from rdmascope.dissect.onc.rpc_header import NFS, NFS_CALLBACK
 from rdmascope.dissect.onc.shapes.nfs4 import NFS4, NFS_CB
 from rdmascope.dissect.onc.shapes.rfc1813 import NFS3
-from rdmascope.dissect.onc.shapes.rfc5531 import RPC_GSS_CRED_T
+from rdmascope.dissect.onc.shapes.rfc5531 import TYPES
 
 from ..rpc import (
     Caller,
@@ -104,7 +104,7 @@ def callback(xid: int, tag: bytes = b"") -> Parts:
 def sealed_call(xid: int, gss_procedure: int) -> bytes:
     """A WRITE under an RPCSEC_GSS credential for integrity (RFC 2203, 5.3); 1 is RPCSEC_GSS_INIT, a control message."""
     gss = {"version": 1, "gss_proc": gss_procedure, "seq_num": 1, "service": GSS_INTEGRITY, "handle": b"context!"}
-    credential, verifier = encoded(RPC_GSS_CRED_T, gss), bytes(28)
+    credential, verifier = encoded(TYPES["rpc_gss_cred_t"], gss), bytes(28)
     auth = {"cred": {"flavor": RPCSEC_GSS, "body": credential}, "verf": {"flavor": RPCSEC_GSS, "body": verifier}}
     head = call_head(xid, NFS, 3, WRITE, **auth)
     return head + (pack(">I", 4096) if gss_procedure else pack(">II", 200, 1) + opaque(HANDLE) + bytes(64))

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from rdmascope.dissect.onc.shapes.rfc1813 import ENTRY3, ENTRYPLUS3, NFS3
+from rdmascope.dissect.onc.shapes.rfc1813 import NFS3, TYPES
 from rdmascope.dissect.onc.statuses import NFS3_STATUS
 
 from ..endpoint import DdpItem, Parts
@@ -255,7 +255,7 @@ def _listing(server: Nfs3, args: Values, room: int, plus: bool) -> Values:
         entry: Values = {"fileid": inode.number, "name": name, "cookie": cookie}
         if plus:
             entry |= {"name_attributes": server.attributes(inode), "name_handle": files.handle(inode)}
-        left -= 4 + len(encoded(ENTRYPLUS3 if plus else ENTRY3, entry))
+        left -= 4 + len(encoded(TYPES["entryplus3" if plus else "entry3"], entry))
         if left < 0:
             break
         entries.append(entry)

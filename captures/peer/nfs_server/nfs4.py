@@ -12,8 +12,8 @@ from typing import Any
 
 from rdmascope.dissect.layers.oncrpc_codes import AUTH_NONE, AUTH_SYS
 from rdmascope.dissect.onc.shapes.attributes4 import FATTR4, NUMBERED
-from rdmascope.dissect.onc.shapes.nfs4 import COMPOUND4ARGS, NFS_RESOP4, OPERATIONS
-from rdmascope.dissect.onc.shapes.rfc7530 import ENTRY4
+from rdmascope.dissect.onc.shapes.nfs4 import COMPOUND4ARGS, OPERATIONS, TYPES
+from rdmascope.dissect.onc.shapes.rfc7530 import TYPES as TYPES4
 from rdmascope.dissect.onc.shapes.types import Node, SparseBytes, XdrAttributes, decode
 
 from ..endpoint import DdpItem, Parts, service, whole
@@ -608,7 +608,7 @@ def _readdir(on: CompoundState, args: Values) -> Values:
     for name, entry in files.listing(directory, cookie):
         attributes = requested(files, entry.inode, args["attr_request"])
         item = {"cookie": entry.cookie, "name": name, "attrs": attributes}
-        left -= 4 + len(encoded(ENTRY4, item))
+        left -= 4 + len(encoded(TYPES4["entry4"], item))
         if left < 0:
             break
         entries.append(item)
@@ -857,7 +857,7 @@ class _Compound:
             parts = self._bounded(result)
             if parts is None:
                 status = self._too_big()
-                parts = encoded_parts(NFS_RESOP4, {"resop": result["resop"], "status": status})
+                parts = encoded_parts(TYPES["nfs_resop4"], {"resop": result["resop"], "status": status})
             results.append(parts)
             if status:
                 break
@@ -869,7 +869,7 @@ class _Compound:
 
     def _bounded(self, result: dict[str, Any]) -> Parts | None:
         """The bytes of a result; None if the session has no room for it."""
-        parts = encoded_parts(NFS_RESOP4, result)
+        parts = encoded_parts(TYPES["nfs_resop4"], result)
         self.size += sum(len(part.data) + 3 & ~3 if isinstance(part, DdpItem) else len(part) for part in parts)
         session, sequence = self.on.session, self.sequence
         if session is None or sequence is None or result["resop"] == SEQUENCE:

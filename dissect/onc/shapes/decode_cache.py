@@ -22,26 +22,10 @@ from ...arrays import Bytes, Int64s, distinct, gathered, words_at
 from ...named_tuple import NamedTuple
 from ..linux_operations import linux_operation
 from ..xdr import Malformed, as_skip, round_up, word
+from . import nlm, rfc1094
 from .attributes4 import ATTRIBUTE_BITS
 from .nfs4 import COMPOUND4ARGS, OPERATIONS
-from .nfs4_types import (
-    CLIENTID4,
-    COMPONENT4,
-    COUNT4,
-    COUNT4_OR_REST,
-    DATA4,
-    LENGTH4,
-    LENGTH4_OR_REST,
-    NFS_FH4,
-    OFFSET4,
-    SEQUENCEID4,
-    SESSIONID4,
-    SLOTID4,
-    STATEID4,
-)
-from .nlm import LENGTH, LENGTH32, NLM_FH, OFFSET, OFFSET32
-from .rfc1094 import FHANDLE, FILENAME
-from .rfc1813 import COUNT3, COUNT3_OR_REST, FILENAME3, NFS_FH3, OFFSET3
+from .nfs4_types import STATEID4, TYPES as NFS4_TYPES
 from .skips import skip_of
 from .types import (
     BOOL,
@@ -66,32 +50,24 @@ from .types import (
 MAX_NODES = 200
 """Values of a message that are looked at."""
 
+_FIELDS = {
+    "handle": "nfs_fh3 nfs_fh4 fhandle nlm_fh",
+    "name": "filename3 component4 filename",
+    "offset": "offset3 offset4 offset",
+    "count": "count3 count3_or_rest count4 count4_or_rest length4 length4_or_rest length data4",
+    "stateid": "stateid4",
+    "slot": "slotid4",
+    "sequence": "sequenceid4",
+    "session": "sessionid4",
+    "client": "clientid4",
+}
+DATA4 = NFS4_TYPES["data4"]
 _NAMES: Mapping[XdrType, str] = {
-    NFS_FH3: "handle",
-    NFS_FH4: "handle",
-    FHANDLE: "handle",
-    FILENAME3: "name",
-    COMPONENT4: "name",
-    FILENAME: "name",
-    OFFSET3: "offset",
-    OFFSET4: "offset",
-    COUNT3: "count",
-    COUNT3_OR_REST: "count",
-    COUNT4: "count",
-    COUNT4_OR_REST: "count",
-    LENGTH4: "count",
-    LENGTH4_OR_REST: "count",
-    NLM_FH: "handle",
-    OFFSET: "offset",
-    OFFSET32: "offset",
-    LENGTH: "count",
-    LENGTH32: "count",
-    DATA4: "count",
-    STATEID4: "stateid",
-    SLOTID4: "slot",
-    SEQUENCEID4: "sequence",
-    SESSIONID4: "session",
-    CLIENTID4: "client",
+    types[type]: name
+    for types in (rfc1094.TYPES, nlm.VERSION3, nlm.VERSION4, NFS4_TYPES)
+    for name, of_types in _FIELDS.items()
+    for type in of_types.split()
+    if type in types
 }
 """What the first value of a type is; of contents how many bytes they are; of slots, and where 32 bits have no type of
 their own, by their names, too."""

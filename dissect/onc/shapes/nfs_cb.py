@@ -2,190 +2,109 @@
 
 from __future__ import annotations
 
-from .attributes4 import ATTRIBUTE_BITS, FATTR4
-from .nfs4_types import (
-    COMPONENT4,
-    DEVICEID4,
-    FSID4,
-    LAYOUTIOMODE4,
-    LAYOUTRETURN_TYPE4,
-    LAYOUTTYPE4,
-    LENGTH4,
-    NFS_COOKIE4,
-    NFS_FH4,
-    NFSSTAT4,
-    NOTIFY_BITS,
-    NOTIFY_DEVICEID_BITS,
-    OFFSET4,
-    OPEN_DELEGATION4,
-    SEQUENCEID4,
-    SESSIONID4,
-    SLOTID4,
-    STATE_OWNER4,
-    STATEID4,
-    VERIFIER4,
-    WRITE_RESPONSE4,
-)
-from .rfc7530 import operation
-from .types import BOOL, UINT32, OperationShape, XdrAttributes, XdrBitmap, array, struct, union, union_or
+from . import attributes4
+from .language import declared
 
-# RFC 8881, 20.4
-NOTIFY_ENTRY4 = struct("notify_entry4", ne_file=COMPONENT4, ne_attrs=FATTR4)
-_PREV_ENTRY4 = struct("prev_entry4", pe_prev_entry=NOTIFY_ENTRY4, pe_prev_entry_cookie=NFS_COOKIE4)
-_NOTIFY_REMOVE4 = struct("notify_remove4", nrm_old_entry=NOTIFY_ENTRY4, nrm_old_entry_cookie=NFS_COOKIE4)
-_NOTIFY_ADD4 = struct(
-    "notify_add4",
-    nad_old_entry=array(_NOTIFY_REMOVE4, 1),
-    nad_new_entry=NOTIFY_ENTRY4,
-    nad_new_entry_cookie=array(NFS_COOKIE4, 1),
-    nad_prev_entry=array(_PREV_ENTRY4, 1),
-    nad_last_entry=BOOL,
+TYPES = declared(
+    """
+/* RFC 8881, 20.4 */
+struct notify_entry4 { component4 ne_file; fattr4 ne_attrs; };
+struct prev_entry4 { notify_entry4 pe_prev_entry; nfs_cookie4 pe_prev_entry_cookie; };
+struct notify_remove4 { notify_entry4 nrm_old_entry; nfs_cookie4 nrm_old_entry_cookie; };
+struct notify_add4 {
+    notify_remove4 nad_old_entry<1>; notify_entry4 nad_new_entry; nfs_cookie4 nad_new_entry_cookie<1>;
+    prev_entry4 nad_prev_entry<1>; bool nad_last_entry;
+};
+struct notify_attr4 { notify_entry4 na_changed_entry; };
+struct notify_rename4 { notify_remove4 nrn_old_entry; notify_add4 nrn_new_entry; };
+struct notify_verifier4 { verifier4 nv_old_cookieverf; verifier4 nv_new_cookieverf; };
+attributes notify4 by notify_bits {
+    notify_attr4 change_child_attrs = 0;
+    notify_attr4 change_dir_attrs = 1;
+    notify_remove4 remove_entry = 2;
+    notify_add4 add_entry = 3;
+    notify_rename4 rename_entry = 4;
+    notify_verifier4 change_cookie_verifier = 5;
+};
+/* 20.12 */
+struct notify_deviceid_change4 { layouttype4 ndc_layouttype; deviceid4 ndc_deviceid; bool ndc_immediate; };
+struct notify_deviceid_delete4 { layouttype4 ndd_layouttype; deviceid4 ndd_deviceid; };
+attributes notify_deviceid4 by notify_deviceid_bits {
+    notify_deviceid_change4 deviceid_change = 1;
+    notify_deviceid_delete4 deviceid_delete = 2;
+};
+/* 20.6 */
+/* The last two: RFC 8435, 12 */
+bits recall_any_bits {
+    RCA4_TYPE_MASK_RDATA_DLG = 0, RCA4_TYPE_MASK_WDATA_DLG = 1, RCA4_TYPE_MASK_DIR_DLG = 2,
+    RCA4_TYPE_MASK_FILE_LAYOUT = 3, RCA4_TYPE_MASK_BLK_LAYOUT = 4, RCA4_TYPE_MASK_OBJ_LAYOUT_MIN = 8,
+    RCA4_TYPE_MASK_OBJ_LAYOUT_MAX = 9, RCA4_TYPE_MASK_FF_LAYOUT_MIN = 16, RCA4_TYPE_MASK_FF_LAYOUT_MAX = 17
+};
+struct layoutrecall_file4 { nfs_fh4 lor_fh; offset4 lor_offset; length4 lor_length; stateid4 lor_stateid; };
+union layoutrecall4 switch (layoutreturn_type4 lor_recalltype) {
+    case LAYOUTRETURN4_FILE: layoutrecall_file4;
+    case LAYOUTRETURN4_FSID: fsid4 lor_fsid;
+    case LAYOUTRETURN4_ALL: void;
+};
+struct referring_call4 { sequenceid4 rc_sequenceid; slotid4 rc_slotid; };
+struct referring_call_list4 { sessionid4 rcl_sessionid; referring_call4 rcl_referring_calls<>; };
+struct CB_GETATTR4args { nfs_fh4 fh; attribute_bits attr_request; };
+struct CB_GETATTR4resok { fattr4 obj_attributes; };
+union CB_GETATTR4res switch (nfsstat4 status) { case NFS4_OK: CB_GETATTR4resok; default: void; };
+struct CB_RECALL4args { stateid4 stateid; bool truncate; nfs_fh4 fh; };
+union CB_RECALL4res switch (nfsstat4 status) { case NFS4_OK: void; default: void; };
+struct CB_LAYOUTRECALL4args {
+    layouttype4 clora_type; layoutiomode4 clora_iomode; bool clora_changed; layoutrecall4 clora_recall;
+};
+union CB_LAYOUTRECALL4res switch (nfsstat4 status) { case NFS4_OK: void; default: void; };
+struct CB_NOTIFY4args { stateid4 cna_stateid; nfs_fh4 cna_fh; notify4 cna_changes<>; };
+union CB_NOTIFY4res switch (nfsstat4 status) { case NFS4_OK: void; default: void; };
+struct CB_PUSH_DELEG4args { nfs_fh4 cpda_fh; open_delegation4 cpda_delegation; };
+union CB_PUSH_DELEG4res switch (nfsstat4 status) { case NFS4_OK: void; default: void; };
+struct CB_RECALL_ANY4args { uint32_t craa_objects_to_keep; recall_any_bits craa_type_mask; };
+union CB_RECALL_ANY4res switch (nfsstat4 status) { case NFS4_OK: void; default: void; };
+struct CB_RECALLABLE_OBJ_AVAIL4args { uint32_t croa_objects_to_keep; recall_any_bits croa_type_mask; };
+union CB_RECALLABLE_OBJ_AVAIL4res switch (nfsstat4 status) { case NFS4_OK: void; default: void; };
+struct CB_RECALL_SLOT4args { slotid4 rsa_target_highest_slotid; };
+union CB_RECALL_SLOT4res switch (nfsstat4 status) { case NFS4_OK: void; default: void; };
+struct CB_SEQUENCE4args {
+    sessionid4 csa_sessionid; sequenceid4 csa_sequenceid; slotid4 csa_slotid; slotid4 csa_highest_slotid;
+    bool csa_cachethis; referring_call_list4 csa_referring_call_lists<>;
+};
+struct CB_SEQUENCE4resok {
+    sessionid4 csr_sessionid; sequenceid4 csr_sequenceid; slotid4 csr_slotid; slotid4 csr_highest_slotid;
+    slotid4 csr_target_highest_slotid;
+};
+union CB_SEQUENCE4res switch (nfsstat4 status) { case NFS4_OK: CB_SEQUENCE4resok; default: void; };
+struct CB_WANTS_CANCELLED4args { bool cwca_contended_wants_cancelled; bool cwca_resourced_wants_cancelled; };
+union CB_WANTS_CANCELLED4res switch (nfsstat4 status) { case NFS4_OK: void; default: void; };
+struct CB_NOTIFY_LOCK4args { nfs_fh4 cnla_fh; state_owner4 cnla_lock_owner; };
+union CB_NOTIFY_LOCK4res switch (nfsstat4 status) { case NFS4_OK: void; default: void; };
+struct CB_NOTIFY_DEVICEID4args { notify_deviceid4 cnda_changes<>; };
+union CB_NOTIFY_DEVICEID4res switch (nfsstat4 status) { case NFS4_OK: void; default: void; };
+union offload_info4 switch (nfsstat4 coa_status) {
+    case NFS4_OK: write_response4 coa_resok4;
+    default: length4 coa_bytes_copied;
+};
+struct CB_OFFLOAD4args { nfs_fh4 coa_fh; stateid4 coa_stateid; offload_info4 coa_offload_info; };
+union CB_OFFLOAD4res switch (nfsstat4 status) { case NFS4_OK: void; default: void; };
+union CB_ILLEGAL4res switch (nfsstat4 status) { case NFS4_OK: void; default: void; };
+program CB_COMPOUND {
+    CB_GETATTR4res CB_GETATTR(CB_GETATTR4args) = 3 in 20.1;
+    CB_RECALL4res CB_RECALL(CB_RECALL4args) = 4 in 20.2;
+    CB_LAYOUTRECALL4res CB_LAYOUTRECALL(CB_LAYOUTRECALL4args) = 5 in 20.3;
+    CB_NOTIFY4res CB_NOTIFY(CB_NOTIFY4args) = 6 in 20.4;
+    CB_PUSH_DELEG4res CB_PUSH_DELEG(CB_PUSH_DELEG4args) = 7 in 20.5;
+    CB_RECALL_ANY4res CB_RECALL_ANY(CB_RECALL_ANY4args) = 8 in 20.6;
+    CB_RECALLABLE_OBJ_AVAIL4res CB_RECALLABLE_OBJ_AVAIL(CB_RECALLABLE_OBJ_AVAIL4args) = 9 in 20.7;
+    CB_RECALL_SLOT4res CB_RECALL_SLOT(CB_RECALL_SLOT4args) = 10 in 20.8;
+    CB_SEQUENCE4res CB_SEQUENCE(CB_SEQUENCE4args) = 11 in 20.9;
+    CB_WANTS_CANCELLED4res CB_WANTS_CANCELLED(CB_WANTS_CANCELLED4args) = 12 in 20.10;
+    CB_NOTIFY_LOCK4res CB_NOTIFY_LOCK(CB_NOTIFY_LOCK4args) = 13 in 20.11;
+    CB_NOTIFY_DEVICEID4res CB_NOTIFY_DEVICEID(CB_NOTIFY_DEVICEID4args) = 14 in 20.12;
+    CB_OFFLOAD4res CB_OFFLOAD(CB_OFFLOAD4args) = 15 in RFC 7862, 16.1;
+    CB_ILLEGAL4res CB_ILLEGAL(void) = 10044 in 20.13;
+};
+    """,
+    attributes4.TYPES,
 )
-_NOTIFY_ATTR4 = struct("notify_attr4", na_changed_entry=NOTIFY_ENTRY4)
-_NOTIFY_RENAME4 = struct("notify_rename4", nrn_old_entry=_NOTIFY_REMOVE4, nrn_new_entry=_NOTIFY_ADD4)
-_NOTIFY_VERIFIER4 = struct("notify_verifier4", nv_old_cookieverf=VERIFIER4, nv_new_cookieverf=VERIFIER4)
-NOTIFY4 = XdrAttributes(
-    "notify4",
-    {
-        0: ("change_child_attrs", _NOTIFY_ATTR4),
-        1: ("change_dir_attrs", _NOTIFY_ATTR4),
-        2: ("remove_entry", _NOTIFY_REMOVE4),
-        3: ("add_entry", _NOTIFY_ADD4),
-        4: ("rename_entry", _NOTIFY_RENAME4),
-        5: ("change_cookie_verifier", _NOTIFY_VERIFIER4),
-    },
-    NOTIFY_BITS,
-)
-# 20.12
-NOTIFY_DEVICEID4 = XdrAttributes(
-    "notify4",
-    {
-        1: (
-            "deviceid_change",
-            struct("notify_deviceid_change4", ndc_layouttype=LAYOUTTYPE4, ndc_deviceid=DEVICEID4, ndc_immediate=BOOL),
-        ),
-        2: (
-            "deviceid_delete",
-            struct("notify_deviceid_delete4", ndd_layouttype=LAYOUTTYPE4, ndd_deviceid=DEVICEID4),
-        ),
-    },
-    NOTIFY_DEVICEID_BITS,
-)
-# 20.6
-RECALL_ANY_BITS = XdrBitmap(
-    "bitmap4",
-    {
-        0: "RCA4_TYPE_MASK_RDATA_DLG",
-        1: "RCA4_TYPE_MASK_WDATA_DLG",
-        2: "RCA4_TYPE_MASK_DIR_DLG",
-        3: "RCA4_TYPE_MASK_FILE_LAYOUT",
-        4: "RCA4_TYPE_MASK_BLK_LAYOUT",
-        8: "RCA4_TYPE_MASK_OBJ_LAYOUT_MIN",
-        9: "RCA4_TYPE_MASK_OBJ_LAYOUT_MAX",
-        16: "RCA4_TYPE_MASK_FF_LAYOUT_MIN",  # RFC 8435, 12
-        17: "RCA4_TYPE_MASK_FF_LAYOUT_MAX",
-    },
-)
-LAYOUTRECALL4 = union(
-    "layoutrecall4",
-    "lor_recalltype",
-    LAYOUTRETURN_TYPE4,
-    {
-        1: struct("layoutrecall_file4", lor_fh=NFS_FH4, lor_offset=OFFSET4, lor_length=LENGTH4, lor_stateid=STATEID4),
-        2: ("lor_fsid", FSID4),
-        3: None,
-    },
-)
-REFERRING_CALL4 = struct("referring_call4", rc_sequenceid=SEQUENCEID4, rc_slotid=SLOTID4)
-REFERRING_CALL_LIST4 = struct(
-    "referring_call_list4", rcl_sessionid=SESSIONID4, rcl_referring_calls=array(REFERRING_CALL4)
-)
-
-OPERATIONS: dict[int, OperationShape] = {
-    3: operation(
-        "CB_GETATTR",
-        "20.1",
-        struct("CB_GETATTR4args", fh=NFS_FH4, attr_request=ATTRIBUTE_BITS),
-        struct("CB_GETATTR4resok", obj_attributes=FATTR4),
-    ),
-    4: operation("CB_RECALL", "20.2", struct("CB_RECALL4args", stateid=STATEID4, truncate=BOOL, fh=NFS_FH4)),
-    5: operation(
-        "CB_LAYOUTRECALL",
-        "20.3",
-        struct(
-            "CB_LAYOUTRECALL4args",
-            clora_type=LAYOUTTYPE4,
-            clora_iomode=LAYOUTIOMODE4,
-            clora_changed=BOOL,
-            clora_recall=LAYOUTRECALL4,
-        ),
-    ),
-    6: operation(
-        "CB_NOTIFY",
-        "20.4",
-        struct("CB_NOTIFY4args", cna_stateid=STATEID4, cna_fh=NFS_FH4, cna_changes=array(NOTIFY4)),
-    ),
-    7: operation(
-        "CB_PUSH_DELEG", "20.5", struct("CB_PUSH_DELEG4args", cpda_fh=NFS_FH4, cpda_delegation=OPEN_DELEGATION4)
-    ),
-    8: operation(
-        "CB_RECALL_ANY",
-        "20.6",
-        struct("CB_RECALL_ANY4args", craa_objects_to_keep=UINT32, craa_type_mask=RECALL_ANY_BITS),
-    ),
-    9: operation(
-        "CB_RECALLABLE_OBJ_AVAIL",
-        "20.7",
-        struct("CB_RECALLABLE_OBJ_AVAIL4args", croa_objects_to_keep=UINT32, croa_type_mask=RECALL_ANY_BITS),
-    ),
-    10: operation("CB_RECALL_SLOT", "20.8", struct("CB_RECALL_SLOT4args", rsa_target_highest_slotid=SLOTID4)),
-    11: operation(
-        "CB_SEQUENCE",
-        "20.9",
-        struct(
-            "CB_SEQUENCE4args",
-            csa_sessionid=SESSIONID4,
-            csa_sequenceid=SEQUENCEID4,
-            csa_slotid=SLOTID4,
-            csa_highest_slotid=SLOTID4,
-            csa_cachethis=BOOL,
-            csa_referring_call_lists=array(REFERRING_CALL_LIST4),
-        ),
-        struct(
-            "CB_SEQUENCE4resok",
-            csr_sessionid=SESSIONID4,
-            csr_sequenceid=SEQUENCEID4,
-            csr_slotid=SLOTID4,
-            csr_highest_slotid=SLOTID4,
-            csr_target_highest_slotid=SLOTID4,
-        ),
-    ),
-    12: operation(
-        "CB_WANTS_CANCELLED",
-        "20.10",
-        struct("CB_WANTS_CANCELLED4args", cwca_contended_wants_cancelled=BOOL, cwca_resourced_wants_cancelled=BOOL),
-    ),
-    13: operation(
-        "CB_NOTIFY_LOCK", "20.11", struct("CB_NOTIFY_LOCK4args", cnla_fh=NFS_FH4, cnla_lock_owner=STATE_OWNER4)
-    ),
-    14: operation(
-        "CB_NOTIFY_DEVICEID", "20.12", struct("CB_NOTIFY_DEVICEID4args", cnda_changes=array(NOTIFY_DEVICEID4))
-    ),
-    15: operation(
-        "CB_OFFLOAD",
-        "RFC 7862, 16.1",
-        struct(
-            "CB_OFFLOAD4args",
-            coa_fh=NFS_FH4,
-            coa_stateid=STATEID4,
-            coa_offload_info=union_or(
-                "offload_info4",
-                "coa_status",
-                NFSSTAT4,
-                {0: ("coa_resok4", WRITE_RESPONSE4)},
-                ("coa_bytes_copied", LENGTH4),
-            ),
-        ),
-    ),
-    10044: operation("CB_ILLEGAL", "20.13"),
-}

@@ -2,114 +2,101 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from ..rpc_header import PROGRAM_NAMES
 from ..statuses import NLM1_STATUS, NLM_STATUS, NSM_STATUS
-from .types import (
-    BOOL,
-    HANDLE,
-    INT32,
-    TO_END_OF_FILE,
-    ProcedureShape,
-    XdrInteger,
-    XdrOpaque,
-    enum,
-    fixed,
-    string,
-    struct,
-    table,
-    union_or,
+from .language import declared
+from .types import TO_END_OF_FILE, XdrInteger, enum
+
+TYPES = declared(
+    """
+typedef opaque netobj<1024>;
+typedef handle nlm_fh<1024>;
+typedef string caller_name<1024>;
+typedef string mon_name<1024>;
+typedef opaque priv[16];
+struct my_id { mon_name my_name; program my_prog; int32_t my_vers; int32_t my_proc; };
+struct mon_id { mon_name mon_name; my_id my_id; };
+struct sm_stat { int32_t state; };
+struct sm_stat_res { sm_res res_stat; int32_t state; };
+struct sm_name { mon_name mon_name; };
+struct mon { mon_id mon_id; priv priv; };
+struct stat_chge { mon_name mon_name; int32_t state; };
+program NSM1 {
+    void NULL(void) = 0;
+    sm_stat_res STAT(sm_name) = 1;
+    sm_stat_res MON(mon) = 2;
+    sm_stat UNMON(mon_id) = 3;
+    sm_stat UNMON_ALL(my_id) = 4;
+    void SIMU_CRASH(void) = 5;
+    void NOTIFY(stat_chge) = 6;
+};
+    """,
+    program=XdrInteger("int32_t", signed=True, meanings=PROGRAM_NAMES),
+    sm_res=enum("sm_res", {**NSM_STATUS, 0: "STAT_SUCC"}),
 )
-
-_NETOBJ = XdrOpaque("netobj", maximum=1024)
-NLM_FH = XdrOpaque("netobj", HANDLE, maximum=1024)
-OFFSET, OFFSET32 = XdrInteger("uint64", 8), XdrInteger("uint32")
-LENGTH = XdrInteger("uint64", 8, meanings={0: TO_END_OF_FILE})
-LENGTH32 = XdrInteger("uint32", meanings={0: TO_END_OF_FILE})
-_CALLER_NAME = string("caller_name", 1024)
-_SM_NAME = string("mon_name", 1024)
-_PRIV = fixed("priv", 16)
-
-
-def _nlm(prefix: str, names: Mapping[int, str], offset: XdrInteger, length: XdrInteger) -> dict[int, ProcedureShape]:
-    """Versions below 4 have offsets and lengths of 32 bits, and fewer statuses."""
-    stats = enum(f"{prefix}_stats", names)
-    lock = struct(
-        f"{prefix}_lock", caller_name=_CALLER_NAME, fh=NLM_FH, oh=_NETOBJ, svid=INT32, l_offset=offset, l_len=length
-    )
-    holder = struct(f"{prefix}_holder", exclusive=BOOL, svid=INT32, oh=_NETOBJ, l_offset=offset, l_len=length)
-    testargs = struct(f"{prefix}_testargs", cookie=_NETOBJ, exclusive=BOOL, alock=lock)
-    lockargs = struct(
-        f"{prefix}_lockargs", cookie=_NETOBJ, block=BOOL, exclusive=BOOL, alock=lock, reclaim=BOOL, state=INT32
-    )
-    cancargs = struct(f"{prefix}_cancargs", cookie=_NETOBJ, block=BOOL, exclusive=BOOL, alock=lock)
-    unlockargs = struct(f"{prefix}_unlockargs", cookie=_NETOBJ, alock=lock)
-    share = struct(
-        f"{prefix}_share",
-        caller_name=_CALLER_NAME,
-        fh=NLM_FH,
-        oh=_NETOBJ,
-        mode=enum("fsh_mode", {0: "fsm_DN", 1: "fsm_DR", 2: "fsm_DW", 3: "fsm_DRW"}),
-        access=enum("fsh_access", {0: "fsa_NONE", 1: "fsa_R", 2: "fsa_W", 3: "fsa_RW"}),
-    )
-    shareargs = struct(f"{prefix}_shareargs", cookie=_NETOBJ, share=share, reclaim=BOOL)
-    shareres = struct(f"{prefix}_shareres", cookie=_NETOBJ, stat=stats, sequence=INT32)
-    res = struct(f"{prefix}_res", cookie=_NETOBJ, stat=stats)
-    testres = struct(
-        f"{prefix}_testres",
-        cookie=_NETOBJ,
-        test_stat=union_or(f"{prefix}_testrply", "stat", stats, {1: ("holder", holder)}),
-    )
-    notify = struct(f"{prefix}_notify", name=_CALLER_NAME, state=INT32)
-    return table(
-        ProcedureShape("NULL"),
-        ProcedureShape("TEST", testargs, testres),
-        ProcedureShape("LOCK", lockargs, res),
-        ProcedureShape("CANCEL", cancargs, res),
-        ProcedureShape("UNLOCK", unlockargs, res),
-        ProcedureShape("GRANTED", testargs, res),
-        ProcedureShape("TEST_MSG", testargs),
-        ProcedureShape("LOCK_MSG", lockargs),
-        ProcedureShape("CANCEL_MSG", cancargs),
-        ProcedureShape("UNLOCK_MSG", unlockargs),
-        ProcedureShape("GRANTED_MSG", testargs),
-        ProcedureShape("TEST_RES", testres),
-        ProcedureShape("LOCK_RES", res),
-        ProcedureShape("CANCEL_RES", res),
-        ProcedureShape("UNLOCK_RES", res),
-        ProcedureShape("GRANTED_RES", res),
-        # 16 is Linux's alone, from its statd; 17 to 19 are not in the protocol.
-        ProcedureShape("SM_NOTIFY", struct("nlm_reboot", mon_name=_SM_NAME, state=INT32, priv=_PRIV)),
-        *[ProcedureShape("")] * 3,
-        ProcedureShape("SHARE", shareargs, shareres),
-        ProcedureShape("UNSHARE", shareargs, shareres),
-        ProcedureShape("NM_LOCK", lockargs, res),
-        ProcedureShape("FREE_ALL", notify),
-    )
-
-
-NLM4 = _nlm("nlm4", {**NLM_STATUS, 0: "NLM4_GRANTED"}, OFFSET, LENGTH)
-NLM3 = _nlm("nlm", {**NLM1_STATUS, 0: "LCK_GRANTED"}, OFFSET32, LENGTH32)
+_NLM = """
+struct nlm4_lock {
+    caller_name caller_name; nlm_fh fh; netobj oh; int32_t svid; offset l_offset; length l_len;
+};
+struct nlm4_testargs { netobj cookie; bool exclusive; nlm4_lock alock; };
+struct nlm4_holder { bool exclusive; int32_t svid; netobj oh; offset l_offset; length l_len; };
+union nlm4_testrply switch (nlm4_stats stat) { case 1: nlm4_holder holder; default: void; };
+struct nlm4_testres { netobj cookie; nlm4_testrply test_stat; };
+struct nlm4_lockargs {
+    netobj cookie; bool block; bool exclusive; nlm4_lock alock; bool reclaim; int32_t state;
+};
+struct nlm4_res { netobj cookie; nlm4_stats stat; };
+struct nlm4_cancargs { netobj cookie; bool block; bool exclusive; nlm4_lock alock; };
+struct nlm4_unlockargs { netobj cookie; nlm4_lock alock; };
+struct nlm_reboot { mon_name mon_name; int32_t state; priv priv; };
+enum fsh_mode { fsm_DN = 0, fsm_DR = 1, fsm_DW = 2, fsm_DRW = 3 };
+enum fsh_access { fsa_NONE = 0, fsa_R = 1, fsa_W = 2, fsa_RW = 3 };
+struct nlm4_share { caller_name caller_name; nlm_fh fh; netobj oh; fsh_mode mode; fsh_access access; };
+struct nlm4_shareargs { netobj cookie; nlm4_share share; bool reclaim; };
+struct nlm4_shareres { netobj cookie; nlm4_stats stat; int32_t sequence; };
+struct nlm4_notify { caller_name name; int32_t state; };
+program NLM4 {
+    void NULL(void) = 0;
+    nlm4_testres TEST(nlm4_testargs) = 1;
+    nlm4_res LOCK(nlm4_lockargs) = 2;
+    nlm4_res CANCEL(nlm4_cancargs) = 3;
+    nlm4_res UNLOCK(nlm4_unlockargs) = 4;
+    nlm4_res GRANTED(nlm4_testargs) = 5;
+    void TEST_MSG(nlm4_testargs) = 6;
+    void LOCK_MSG(nlm4_lockargs) = 7;
+    void CANCEL_MSG(nlm4_cancargs) = 8;
+    void UNLOCK_MSG(nlm4_unlockargs) = 9;
+    void GRANTED_MSG(nlm4_testargs) = 10;
+    void TEST_RES(nlm4_testres) = 11;
+    void LOCK_RES(nlm4_res) = 12;
+    void CANCEL_RES(nlm4_res) = 13;
+    void UNLOCK_RES(nlm4_res) = 14;
+    void GRANTED_RES(nlm4_res) = 15;
+    /* 16 is Linux's alone, from its statd; 17 to 19 are not in the protocol. */
+    void SM_NOTIFY(nlm_reboot) = 16;
+    void _(void) = 17;
+    void _(void) = 18;
+    void _(void) = 19;
+    nlm4_shareres SHARE(nlm4_shareargs) = 20;
+    nlm4_shareres UNSHARE(nlm4_shareargs) = 21;
+    nlm4_res NM_LOCK(nlm4_lockargs) = 22;
+    void FREE_ALL(nlm4_notify) = 23;
+};
+"""
+VERSION4 = declared(
+    _NLM,
+    TYPES,
+    nlm4_stats=enum("nlm4_stats", {**NLM_STATUS, 0: "NLM4_GRANTED"}),
+    offset=XdrInteger("uint64", 8),
+    length=XdrInteger("uint64", 8, meanings={0: TO_END_OF_FILE}),
+)
+# Versions below 4 have offsets and lengths of 32 bits, and fewer statuses.
+VERSION3 = declared(
+    _NLM.replace("nlm4", "nlm"),
+    TYPES,
+    nlm_stats=enum("nlm_stats", {**NLM1_STATUS, 0: "LCK_GRANTED"}),
+    offset=XdrInteger("uint32"),
+    length=XdrInteger("uint32", meanings={0: TO_END_OF_FILE}),
+)
+NLM3 = VERSION3["NLM4"]
 NLM1 = {number: shape for number, shape in NLM3.items() if number < 16}
-
-_PROGRAM = XdrInteger("int32_t", signed=True, meanings=PROGRAM_NAMES)
-_MY_ID = struct(
-    "my_id",
-    my_name=_SM_NAME,
-    my_prog=_PROGRAM,
-    my_vers=INT32,
-    my_proc=INT32,
-)
-_MON_ID = struct("mon_id", mon_name=_SM_NAME, my_id=_MY_ID)
-_SM_STAT = struct("sm_stat", state=INT32)
-_SM_STAT_RES = struct("sm_stat_res", res_stat=enum("sm_res", {**NSM_STATUS, 0: "STAT_SUCC"}), state=INT32)
-NSM1 = table(
-    ProcedureShape("NULL"),
-    ProcedureShape("STAT", struct("sm_name", mon_name=_SM_NAME), _SM_STAT_RES),
-    ProcedureShape("MON", struct("mon", mon_id=_MON_ID, priv=_PRIV), _SM_STAT_RES),
-    ProcedureShape("UNMON", _MON_ID, _SM_STAT),
-    ProcedureShape("UNMON_ALL", _MY_ID, _SM_STAT),
-    ProcedureShape("SIMU_CRASH"),
-    ProcedureShape("NOTIFY", struct("stat_chge", mon_name=_SM_NAME, state=INT32)),
-)

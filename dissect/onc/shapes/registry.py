@@ -10,25 +10,25 @@ from . import nfs4, nfsacl, nlm, rfc1094, rfc1813, rfc1833, rquota
 from .types import ProcedureShape
 
 PROGRAMS: dict[tuple[int, int], Mapping[int, ProcedureShape]] = {
-    (NFS, 2): rfc1094.NFS2,
+    (NFS, 2): rfc1094.TYPES["NFS2"],
     (NFS, 3): rfc1813.NFS3,
     (NFS, 4): nfs4.NFS4,
     (NFS_CALLBACK, 1): nfs4.NFS_CB,
-    (NFSACL, 2): nfsacl.NFSACL2,
-    (NFSACL, 3): nfsacl.NFSACL3,
-    (MOUNT, 1): rfc1094.MOUNT1,
-    (MOUNT, 2): rfc1094.MOUNT2,
+    (NFSACL, 2): nfsacl.TYPES["NFSACL2"],
+    (NFSACL, 3): nfsacl.TYPES["NFSACL3"],
+    (MOUNT, 1): rfc1094.TYPES["MOUNT1"],
+    (MOUNT, 2): rfc1094.TYPES["MOUNT2"],
     (MOUNT, 3): rfc1813.MOUNT3,
     (NLM, 1): nlm.NLM1,
     (NLM, 2): nlm.NLM1,
     (NLM, 3): nlm.NLM3,
-    (NLM, 4): nlm.NLM4,
-    (STATUS_MONITOR, 1): nlm.NSM1,
-    (RQUOTA, 1): rquota.RQUOTA1,
-    (RQUOTA, 2): rquota.RQUOTA2,
-    (PORTMAP, 2): rfc1833.PORTMAP2,
-    (PORTMAP, 3): rfc1833.RPCBIND3,
-    (PORTMAP, 4): rfc1833.RPCBIND4,
+    (NLM, 4): nlm.VERSION4["NLM4"],
+    (STATUS_MONITOR, 1): nlm.TYPES["NSM1"],
+    (RQUOTA, 1): rquota.TYPES["RQUOTA1"],
+    (RQUOTA, 2): rquota.TYPES["RQUOTA2"],
+    (PORTMAP, 2): rfc1833.TYPES["PORTMAP2"],
+    (PORTMAP, 3): rfc1833.TYPES["RPCBIND3"],
+    (PORTMAP, 4): rfc1833.TYPES["RPCBIND4"],
 }
 """By program and version, then by procedure."""
 

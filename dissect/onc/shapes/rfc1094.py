@@ -3,120 +3,107 @@
 from __future__ import annotations
 
 from ..statuses import MOUNT1_STATUS, NFS2_STATUS
-from .rfc1813 import EXPORTS, MOUNT_DIRPATH, MOUNT_LIST
-from .types import (
-    BOOL,
-    DATA,
-    HANDLE,
-    INT32,
-    OCTAL,
-    UINT32,
-    ProcedureShape,
-    XdrArm,
-    XdrArray,
-    XdrInteger,
-    XdrOpaque,
-    XdrStruct,
-    enum,
-    fixed,
-    linked,
-    result,
-    string,
-    struct,
-    table,
+from . import rfc1813
+from .language import declared
+from .types import enum
+
+TYPES = declared(
+    """
+/* 2.3 */
+enum ftype { NFNON = 0, NFREG = 1, NFDIR = 2, NFBLK = 3, NFCHR = 4, NFLNK = 5 };
+typedef handle fhandle[32];
+struct timeval { uint32_t seconds; uint32_t useconds; };
+typedef octal uint32_t mode;
+typedef string filename<255>;
+typedef string path<1024>;
+typedef data nfsdata<8192>;
+struct fattr {
+    ftype type; mode mode; uint32_t nlink; uint32_t uid; uint32_t gid; uint32_t size; uint32_t blocksize;
+    uint32_t rdev; uint32_t blocks; uint32_t fsid; uint32_t fileid; timeval atime; timeval mtime; timeval ctime;
+};
+struct sattr { mode mode; uint32_t uid; uint32_t gid; uint32_t size; timeval atime; timeval mtime; };
+struct diropargs { fhandle dir; filename name; };
+/* 2.2 */
+struct readargs { fhandle file; uint32_t offset; uint32_t count; uint32_t totalcount; };
+struct readokres { fattr attributes; nfsdata data; };
+struct writeargs { fhandle file; uint32_t beginoffset; uint32_t offset; uint32_t totalcount; nfsdata data; };
+struct symlinkargs { diropargs from; path to; sattr attributes; };
+typedef opaque nfscookie[4];
+struct readdirargs { fhandle dir; nfscookie cookie; uint32_t count; };
+struct readlinkok { path data; };
+struct entry { uint32_t fileid; filename name; nfscookie cookie; };
+struct createargs { diropargs where; sattr attributes; };
+struct file_handle { fhandle file; };
+struct attrstat { fattr attributes; };
+struct diropok { fhandle file; fattr attributes; };
+struct info { uint32_t tsize; uint32_t bsize; uint32_t blocks; uint32_t bfree; uint32_t bavail; };
+union getattrres switch (stat status) { case NFS_OK: attrstat; default: void; };
+struct sattrargs { fhandle file; sattr attributes; };
+union setattrres switch (stat status) { case NFS_OK: attrstat; default: void; };
+union lookupres switch (stat status) { case NFS_OK: diropok; default: void; };
+union readlinkres switch (stat status) { case NFS_OK: readlinkok; default: void; };
+union readres switch (stat status) { case NFS_OK: readokres; default: void; };
+union writeres switch (stat status) { case NFS_OK: attrstat; default: void; };
+union createres switch (stat status) { case NFS_OK: diropok; default: void; };
+union removeres switch (stat status) { case NFS_OK: void; default: void; };
+struct renameargs { diropargs from; diropargs to; };
+union renameres switch (stat status) { case NFS_OK: void; default: void; };
+struct linkargs { fhandle from; diropargs to; };
+union linkres switch (stat status) { case NFS_OK: void; default: void; };
+union symlinkres switch (stat status) { case NFS_OK: void; default: void; };
+union mkdirres switch (stat status) { case NFS_OK: diropok; default: void; };
+union rmdirres switch (stat status) { case NFS_OK: void; default: void; };
+struct readdirok { linked entry entries; bool eof; };
+union readdirres switch (stat status) { case NFS_OK: readdirok; default: void; };
+union statfsres switch (stat status) { case NFS_OK: info; default: void; };
+program NFS2 {
+    void NULL(void) = 0;  /* 2.2.1 */
+    getattrres GETATTR(file_handle) = 1;  /* 2.2.2 */
+    setattrres SETATTR(sattrargs) = 2;  /* 2.2.3 */
+    void ROOT(void) = 3;  /* 2.2.4 */
+    lookupres LOOKUP(diropargs) = 4;  /* 2.2.5 */
+    readlinkres READLINK(file_handle) = 5;  /* 2.2.6 */
+    readres READ(readargs) = 6;  /* 2.2.7 */
+    void WRITECACHE(void) = 7;  /* 2.2.8 */
+    writeres WRITE(writeargs) = 8;  /* 2.2.9 */
+    createres CREATE(createargs) = 9;  /* 2.2.10 */
+    removeres REMOVE(diropargs) = 10;  /* 2.2.11 */
+    renameres RENAME(renameargs) = 11;  /* 2.2.12 */
+    linkres LINK(linkargs) = 12;  /* 2.2.13 */
+    symlinkres SYMLINK(symlinkargs) = 13;  /* 2.2.14 */
+    mkdirres MKDIR(createargs) = 14;  /* 2.2.15 */
+    rmdirres RMDIR(diropargs) = 15;  /* 2.2.16 */
+    readdirres READDIR(readdirargs) = 16;  /* 2.2.17 */
+    statfsres STATFS(file_handle) = 17;  /* 2.2.18 */
+};
+/* Appendix A */
+union fhstatus switch (errno status) { case MNT_OK: fhandle directory; default: void; };
+program MOUNT1 {
+    void NULL(void) = 0;
+    fhstatus MNT(mount_dirpath) = 1;
+    mountlist DUMP(void) = 2;
+    void UMNT(mount_dirpath) = 3;
+    void UMNTALL(void) = 4;
+    exports EXPORT(void) = 5;
+    exports EXPORTALL(void) = 6;
+};
+/* X/Open XNFS, 8: pc_vdisable, pc_xxx and the masks are of one and two bytes, each in a word. */
+struct ppathcnf {
+    int32_t pc_link_max; int32_t pc_max_canon; int32_t pc_max_input; int32_t pc_name_max; int32_t pc_path_max;
+    int32_t pc_pipe_buf; uint32_t pc_vdisable; int32_t pc_xxx; int32_t pc_mask[2];
+};
+program MOUNT2 {
+    void NULL(void) = 0;
+    fhstatus MNT(mount_dirpath) = 1;
+    mountlist DUMP(void) = 2;
+    void UMNT(mount_dirpath) = 3;
+    void UMNTALL(void) = 4;
+    exports EXPORT(void) = 5;
+    exports EXPORTALL(void) = 6;
+    ppathcnf PATHCONF(mount_dirpath) = 7;
+};
+    """,
+    rfc1813.TYPES,
+    stat=enum("stat", {**NFS2_STATUS, 0: "NFS_OK"}),
+    errno=enum("errno", {**MOUNT1_STATUS, 0: "MNT_OK"}),
 )
-
-# 2.3
-STAT = enum("stat", {**NFS2_STATUS, 0: "NFS_OK"})
-FTYPE = enum("ftype", {0: "NFNON", 1: "NFREG", 2: "NFDIR", 3: "NFBLK", 4: "NFCHR", 5: "NFLNK"})
-FHANDLE = XdrOpaque("fhandle", HANDLE, size=32)
-TIMEVAL = struct("timeval", seconds=UINT32, useconds=UINT32)
-MODE = XdrInteger("mode", form=OCTAL)
-FILENAME = string("filename", 255)
-PATH = string("path", 1024)
-NFSDATA = XdrOpaque("nfsdata", DATA, maximum=8192)
-FATTR = struct(
-    "fattr",
-    type=FTYPE,
-    mode=MODE,
-    nlink=UINT32,
-    uid=UINT32,
-    gid=UINT32,
-    size=UINT32,
-    blocksize=UINT32,
-    rdev=UINT32,
-    blocks=UINT32,
-    fsid=UINT32,
-    fileid=UINT32,
-    atime=TIMEVAL,
-    mtime=TIMEVAL,
-    ctime=TIMEVAL,
-)
-SATTR = struct("sattr", mode=MODE, uid=UINT32, gid=UINT32, size=UINT32, atime=TIMEVAL, mtime=TIMEVAL)
-DIROPARGS = struct("diropargs", dir=FHANDLE, name=FILENAME)
-
-# 2.2
-READARGS = struct("readargs", file=FHANDLE, offset=UINT32, count=UINT32, totalcount=UINT32)
-READRES = struct("readokres", attributes=FATTR, data=NFSDATA)
-WRITEARGS = struct("writeargs", file=FHANDLE, beginoffset=UINT32, offset=UINT32, totalcount=UINT32, data=NFSDATA)
-SYMLINKARGS = struct("symlinkargs", from_=DIROPARGS, to=PATH, attributes=SATTR)
-READDIRARGS = struct("readdirargs", dir=FHANDLE, cookie=fixed("nfscookie", 4), count=UINT32)
-READLINKRES = struct("readlinkres", data=PATH)
-_ENTRY = struct("entry", fileid=UINT32, name=FILENAME, cookie=fixed("nfscookie", 4))
-_CREATEARGS = struct("createargs", where=DIROPARGS, attributes=SATTR)
-_FILE = struct("fhandle", file=FHANDLE)
-_ATTRSTAT = struct("attrstat", attributes=FATTR)
-_DIROPRES = struct("diropok", file=FHANDLE, attributes=FATTR)
-_STATFS = struct("info", tsize=UINT32, bsize=UINT32, blocks=UINT32, bfree=UINT32, bavail=UINT32)
-
-
-def _v2(name: str, arguments: XdrStruct, ok: XdrArm = None) -> ProcedureShape:
-    return ProcedureShape(name, arguments, result(f"{name.lower()}res", STAT, ok))
-
-
-NFS2 = table(
-    ProcedureShape("NULL"),  # 2.2.1
-    _v2("GETATTR", _FILE, _ATTRSTAT),  # 2.2.2
-    _v2("SETATTR", struct("sattrargs", file=FHANDLE, attributes=SATTR), _ATTRSTAT),  # 2.2.3
-    ProcedureShape("ROOT"),  # 2.2.4
-    _v2("LOOKUP", DIROPARGS, _DIROPRES),  # 2.2.5
-    _v2("READLINK", _FILE, READLINKRES),  # 2.2.6
-    _v2("READ", READARGS, READRES),  # 2.2.7
-    ProcedureShape("WRITECACHE"),  # 2.2.8
-    _v2("WRITE", WRITEARGS, _ATTRSTAT),  # 2.2.9
-    _v2("CREATE", _CREATEARGS, _DIROPRES),  # 2.2.10
-    _v2("REMOVE", DIROPARGS),  # 2.2.11
-    _v2("RENAME", struct("renameargs", from_=DIROPARGS, to=DIROPARGS)),  # 2.2.12
-    _v2("LINK", struct("linkargs", from_=FHANDLE, to=DIROPARGS)),  # 2.2.13
-    _v2("SYMLINK", SYMLINKARGS),  # 2.2.14
-    _v2("MKDIR", _CREATEARGS, _DIROPRES),  # 2.2.15
-    _v2("RMDIR", DIROPARGS),  # 2.2.16
-    _v2("READDIR", READDIRARGS, struct("readdirok", entries=linked(_ENTRY), eof=BOOL)),  # 2.2.17
-    _v2("STATFS", _FILE, _STATFS),  # 2.2.18
-)
-
-# Appendix A
-_ERRNO = enum("errno", {**MOUNT1_STATUS, 0: "MNT_OK"})
-MOUNT1 = table(
-    ProcedureShape("NULL"),
-    ProcedureShape("MNT", MOUNT_DIRPATH, result("fhstatus", _ERRNO, ("directory", FHANDLE))),
-    ProcedureShape("DUMP", None, MOUNT_LIST),
-    ProcedureShape("UMNT", MOUNT_DIRPATH),
-    ProcedureShape("UMNTALL"),
-    ProcedureShape("EXPORT", None, EXPORTS),
-    ProcedureShape("EXPORTALL", None, EXPORTS),
-)
-# X/Open XNFS, 8: pc_vdisable, pc_xxx and the masks are of one and two bytes, each in a word.
-_PPATHCNF = struct(
-    "ppathcnf",
-    pc_link_max=INT32,
-    pc_max_canon=INT32,
-    pc_max_input=INT32,
-    pc_name_max=INT32,
-    pc_path_max=INT32,
-    pc_pipe_buf=INT32,
-    pc_vdisable=UINT32,
-    pc_xxx=INT32,
-    pc_mask=XdrArray("short", INT32, size=2),
-)
-MOUNT2 = {**MOUNT1, 7: ProcedureShape("PATHCONF", MOUNT_DIRPATH, _PPATHCNF)}

@@ -4,289 +4,216 @@ from __future__ import annotations
 
 from ...layers.oncrpc_codes import FLAVOR_NAMES
 from ..statuses import MOUNT3_STATUS, NFS3_STATUS
-from .types import (
-    BOOL,
-    DATA,
-    HANDLE,
-    OCTAL,
-    TO_END_OF_FILE,
-    UINT32,
-    ProcedureShape,
-    XdrInteger,
-    XdrOpaque,
-    XdrStruct,
-    XdrType,
-    XdrUnion,
-    array,
-    enum,
-    extended,
-    fixed,
-    flags,
-    linked,
-    optional,
-    result,
-    string,
-    struct,
-    table,
-    union,
-    union_or,
-)
+from .language import declared
+from .types import TO_END_OF_FILE, XdrInteger, enum
 
-# 2.5
-FILENAME3 = string("filename3")
-NFSPATH3 = string("nfspath3")
-FILEID3 = XdrInteger("fileid3", 8)
-COOKIE3 = XdrInteger("cookie3", 8)
-COOKIEVERF3 = fixed("cookieverf3", 8)
-CREATEVERF3 = fixed("createverf3", 8)
-WRITEVERF3 = fixed("writeverf3", 8)
-UID3 = XdrInteger("uid3")
-GID3 = XdrInteger("gid3")
-SIZE3 = XdrInteger("size3", 8)
-OFFSET3 = XdrInteger("offset3", 8)
-MODE3 = XdrInteger("mode3", form=OCTAL)
-COUNT3 = XdrInteger("count3")
-COUNT3_OR_REST = XdrInteger("count3", meanings={0: TO_END_OF_FILE})
-"""The count of COMMIT (3.3.21)."""
-NFSSTAT3 = enum("nfsstat3", {**NFS3_STATUS, 0: "NFS3_OK"})
-FTYPE3 = enum("ftype3", {1: "NF3REG", 2: "NF3DIR", 3: "NF3BLK", 4: "NF3CHR", 5: "NF3LNK", 6: "NF3SOCK", 7: "NF3FIFO"})
-SPECDATA3 = struct("specdata3", specdata1=UINT32, specdata2=UINT32)
-NFS_FH3 = XdrOpaque("nfs_fh3", HANDLE, maximum=64)
-NFSTIME3 = struct("nfstime3", seconds=UINT32, nseconds=UINT32)
-NFSDATA3 = XdrOpaque("nfsdata3", DATA)
-
-# 2.6
-FATTR3 = struct(
-    "fattr3",
-    type=FTYPE3,
-    mode=MODE3,
-    nlink=UINT32,
-    uid=UID3,
-    gid=GID3,
-    size=SIZE3,
-    used=SIZE3,
-    rdev=SPECDATA3,
-    fsid=XdrInteger("fsid3", 8),
-    fileid=FILEID3,
-    atime=NFSTIME3,
-    mtime=NFSTIME3,
-    ctime=NFSTIME3,
-)
-POST_OP_ATTR = optional(FATTR3)
-WCC_ATTR = struct("wcc_attr", size=SIZE3, mtime=NFSTIME3, ctime=NFSTIME3)
-WCC_DATA = struct("wcc_data", before=optional(WCC_ATTR), after=POST_OP_ATTR)
-POST_OP_FH3 = optional(NFS_FH3)
-TIME_HOW = enum("time_how", {0: "DONT_CHANGE", 1: "SET_TO_SERVER_TIME", 2: "SET_TO_CLIENT_TIME"})
-
-
-def _set(name: str, type: XdrType) -> XdrUnion:
-    return union(f"set_{name}", "set_it", BOOL, {1: (name, type), 0: None})
-
-
-def _set_time(name: str) -> XdrUnion:
-    return union(f"set_{name}", "set_it", TIME_HOW, {0: None, 1: None, 2: (name, NFSTIME3)})
-
-
-SATTR3 = struct(
-    "sattr3",
-    mode=_set("mode", MODE3),
-    uid=_set("uid", UID3),
-    gid=_set("gid", GID3),
-    size=_set("size", SIZE3),
-    atime=_set_time("atime"),
-    mtime=_set_time("mtime"),
-)
-DIROPARGS3 = struct("diropargs3", dir=NFS_FH3, name=FILENAME3)
-
-# 3.3
-SATTRGUARD3 = union("sattrguard3", "check", BOOL, {1: ("obj_ctime", NFSTIME3), 0: None})
-ACCESS3 = flags(
-    "access3",
-    {1: "READ", 2: "LOOKUP", 4: "MODIFY", 8: "EXTEND", 0x10: "DELETE", 0x20: "EXECUTE"},
-)
-STABLE_HOW = enum("stable_how", {0: "UNSTABLE", 1: "DATA_SYNC", 2: "FILE_SYNC"})
-CREATEMODE3 = enum("createmode3", {0: "UNCHECKED", 1: "GUARDED", 2: "EXCLUSIVE"})
-CREATEHOW3 = union(
-    "createhow3",
-    "mode",
-    CREATEMODE3,
-    {0: ("obj_attributes", SATTR3), 1: ("obj_attributes", SATTR3), 2: ("verf", CREATEVERF3)},
-)
-SYMLINKDATA3 = struct("symlinkdata3", symlink_attributes=SATTR3, symlink_data=NFSPATH3)
-_DEVICEDATA3 = struct("devicedata3", dev_attributes=SATTR3, spec=SPECDATA3)
-MKNODDATA3 = union_or(
-    "mknoddata3",
-    "type",
-    FTYPE3,
-    {3: _DEVICEDATA3, 4: _DEVICEDATA3, 6: ("pipe_attributes", SATTR3), 7: ("pipe_attributes", SATTR3)},
-)
-ENTRY3 = struct("entry3", fileid=FILEID3, name=FILENAME3, cookie=COOKIE3)
-ENTRYPLUS3 = extended("entryplus3", ENTRY3, name_attributes=POST_OP_ATTR, name_handle=POST_OP_FH3)
-FSF3 = flags("properties3", {1: "FSF3_LINK", 2: "FSF3_SYMLINK", 8: "FSF3_HOMOGENEOUS", 16: "FSF3_CANSETTIME"})
-
-READ3ARGS = struct("READ3args", file=NFS_FH3, offset=OFFSET3, count=COUNT3)
-READ3RESOK = struct("READ3resok", file_attributes=POST_OP_ATTR, count=COUNT3, eof=BOOL, data=NFSDATA3)
-WRITE3ARGS = struct("WRITE3args", file=NFS_FH3, offset=OFFSET3, count=COUNT3, stable=STABLE_HOW, data=NFSDATA3)
-WRITE3RESOK = struct("WRITE3resok", file_wcc=WCC_DATA, count=COUNT3, committed=STABLE_HOW, verf=WRITEVERF3)
-READLINK3RESOK = struct("READLINK3resok", symlink_attributes=POST_OP_ATTR, data=NFSPATH3)
-SYMLINK3ARGS = struct("SYMLINK3args", where=DIROPARGS3, symlink=SYMLINKDATA3)
-READDIR3ARGS = struct("READDIR3args", dir=NFS_FH3, cookie=COOKIE3, cookieverf=COOKIEVERF3, count=COUNT3)
-READDIRPLUS3ARGS = struct(
-    "READDIRPLUS3args", dir=NFS_FH3, cookie=COOKIE3, cookieverf=COOKIEVERF3, dircount=COUNT3, maxcount=COUNT3
-)
-COMMIT3RESOK = struct("COMMIT3resok", file_wcc=WCC_DATA, verf=WRITEVERF3)
-
-_DIR_WCC = struct("dir_wcc", dir_wcc=WCC_DATA)
-_OBJ_ATTRIBUTES = struct("obj_attributes", obj_attributes=POST_OP_ATTR)
-_MADE = struct("CREATE3resok", obj=POST_OP_FH3, obj_attributes=POST_OP_ATTR, dir_wcc=WCC_DATA)
-_RENAMED = struct("RENAME3resok", fromdir_wcc=WCC_DATA, todir_wcc=WCC_DATA)
-_LINKED = struct("LINK3resok", file_attributes=POST_OP_ATTR, linkdir_wcc=WCC_DATA)
-
-
-def _v3(
-    name: str, arguments: XdrStruct | None, ok: XdrStruct | None, failed: XdrStruct | None = None
-) -> ProcedureShape:
-    return ProcedureShape(name, arguments, result(f"{name}3res", NFSSTAT3, ok, failed))
-
-
-NFS3 = table(
-    ProcedureShape("NULL"),  # 3.3.0
-    _v3("GETATTR", struct("GETATTR3args", object=NFS_FH3), struct("GETATTR3resok", obj_attributes=FATTR3)),  # 3.3.1
-    _v3(
-        "SETATTR",  # 3.3.2
-        struct("SETATTR3args", object=NFS_FH3, new_attributes=SATTR3, guard=SATTRGUARD3),
-        struct("SETATTR3resok", obj_wcc=WCC_DATA),
-        struct("SETATTR3resfail", obj_wcc=WCC_DATA),
-    ),
-    _v3(
-        "LOOKUP",  # 3.3.3
-        struct("LOOKUP3args", what=DIROPARGS3),
-        struct("LOOKUP3resok", object=NFS_FH3, obj_attributes=POST_OP_ATTR, dir_attributes=POST_OP_ATTR),
-        struct("LOOKUP3resfail", dir_attributes=POST_OP_ATTR),
-    ),
-    _v3(
-        "ACCESS",  # 3.3.4
-        struct("ACCESS3args", object=NFS_FH3, access=ACCESS3),
-        struct("ACCESS3resok", obj_attributes=POST_OP_ATTR, access=ACCESS3),
-        _OBJ_ATTRIBUTES,
-    ),
-    _v3(
-        "READLINK",  # 3.3.5
-        struct("READLINK3args", symlink=NFS_FH3),
-        READLINK3RESOK,
-        struct("READLINK3resfail", symlink_attributes=POST_OP_ATTR),
-    ),
-    _v3("READ", READ3ARGS, READ3RESOK, struct("READ3resfail", file_attributes=POST_OP_ATTR)),  # 3.3.6
-    _v3("WRITE", WRITE3ARGS, WRITE3RESOK, struct("WRITE3resfail", file_wcc=WCC_DATA)),  # 3.3.7
-    _v3("CREATE", struct("CREATE3args", where=DIROPARGS3, how=CREATEHOW3), _MADE, _DIR_WCC),  # 3.3.8
-    _v3("MKDIR", struct("MKDIR3args", where=DIROPARGS3, attributes=SATTR3), _MADE, _DIR_WCC),  # 3.3.9
-    _v3("SYMLINK", SYMLINK3ARGS, _MADE, _DIR_WCC),  # 3.3.10
-    _v3("MKNOD", struct("MKNOD3args", where=DIROPARGS3, what=MKNODDATA3), _MADE, _DIR_WCC),  # 3.3.11
-    _v3("REMOVE", struct("REMOVE3args", object=DIROPARGS3), _DIR_WCC, _DIR_WCC),  # 3.3.12
-    _v3("RMDIR", struct("RMDIR3args", object=DIROPARGS3), _DIR_WCC, _DIR_WCC),  # 3.3.13
-    _v3("RENAME", struct("RENAME3args", from_=DIROPARGS3, to=DIROPARGS3), _RENAMED, _RENAMED),  # 3.3.14
-    _v3("LINK", struct("LINK3args", file=NFS_FH3, link=DIROPARGS3), _LINKED, _LINKED),  # 3.3.15
-    _v3(
-        "READDIR",  # 3.3.16
-        READDIR3ARGS,
-        struct("READDIR3resok", dir_attributes=POST_OP_ATTR, cookieverf=COOKIEVERF3, entries=linked(ENTRY3), eof=BOOL),
-        struct("READDIR3resfail", dir_attributes=POST_OP_ATTR),
-    ),
-    _v3(
-        "READDIRPLUS",  # 3.3.17
-        READDIRPLUS3ARGS,
-        struct(
-            "READDIRPLUS3resok",
-            dir_attributes=POST_OP_ATTR,
-            cookieverf=COOKIEVERF3,
-            entries=linked(ENTRYPLUS3),
-            eof=BOOL,
-        ),
-        struct("READDIRPLUS3resfail", dir_attributes=POST_OP_ATTR),
-    ),
-    _v3(
-        "FSSTAT",  # 3.3.18
-        struct("FSSTAT3args", fsroot=NFS_FH3),
-        struct(
-            "FSSTAT3resok",
-            obj_attributes=POST_OP_ATTR,
-            tbytes=SIZE3,
-            fbytes=SIZE3,
-            abytes=SIZE3,
-            tfiles=SIZE3,
-            ffiles=SIZE3,
-            afiles=SIZE3,
-            invarsec=UINT32,
-        ),
-        _OBJ_ATTRIBUTES,
-    ),
-    _v3(
-        "FSINFO",  # 3.3.19
-        struct("FSINFO3args", fsroot=NFS_FH3),
-        struct(
-            "FSINFO3resok",
-            obj_attributes=POST_OP_ATTR,
-            rtmax=UINT32,
-            rtpref=UINT32,
-            rtmult=UINT32,
-            wtmax=UINT32,
-            wtpref=UINT32,
-            wtmult=UINT32,
-            dtpref=UINT32,
-            maxfilesize=SIZE3,
-            time_delta=NFSTIME3,
-            properties=FSF3,
-        ),
-        _OBJ_ATTRIBUTES,
-    ),
-    _v3(
-        "PATHCONF",  # 3.3.20
-        struct("PATHCONF3args", object=NFS_FH3),
-        struct(
-            "PATHCONF3resok",
-            obj_attributes=POST_OP_ATTR,
-            linkmax=UINT32,
-            name_max=UINT32,
-            no_trunc=BOOL,
-            chown_restricted=BOOL,
-            case_insensitive=BOOL,
-            case_preserving=BOOL,
-        ),
-        _OBJ_ATTRIBUTES,
-    ),
-    _v3(
-        "COMMIT",  # 3.3.21
-        struct("COMMIT3args", file=NFS_FH3, offset=OFFSET3, count=COUNT3_OR_REST),
-        COMMIT3RESOK,
-        struct("COMMIT3resfail", file_wcc=WCC_DATA),
-    ),
-)
-
-# Appendix I
-MOUNTSTAT3 = enum("mountstat3", MOUNT3_STATUS | {0: "MNT3_OK"})
 _PSEUDOFLAVORS = {390003: "RPCSEC_GSS_KRB5", 390004: "RPCSEC_GSS_KRB5I", 390005: "RPCSEC_GSS_KRB5P"}  # RFC 2623, 2.2.3
 FLAVORS = enum("auth_flavor", FLAVOR_NAMES | _PSEUDOFLAVORS)
-DIRPATH = string("dirpath", 1024)
-MOUNT_NAME = string("name", 255)
-MOUNT_ENTRY = struct("mountbody", ml_hostname=MOUNT_NAME, ml_directory=DIRPATH)
-EXPORT_ENTRY = struct("exportnode", ex_dir=DIRPATH, ex_groups=linked(struct("groupnode", gr_name=MOUNT_NAME)))
-MOUNT_DIRPATH = struct("dirpath", dirpath=DIRPATH)
-MOUNT_LIST = struct("mountlist", mountlist=linked(MOUNT_ENTRY))
-EXPORTS = struct("exports", exports=linked(EXPORT_ENTRY))
-MOUNT3 = table(
-    ProcedureShape("NULL"),
-    ProcedureShape(
-        "MNT",
-        MOUNT_DIRPATH,
-        result(
-            "mountres3",
-            MOUNTSTAT3,
-            struct("mountres3_ok", fhandle=XdrOpaque("fhandle3", HANDLE, maximum=64), auth_flavors=array(FLAVORS)),
-            discriminant="fhs_status",
-        ),
-    ),
-    ProcedureShape("DUMP", None, MOUNT_LIST),
-    ProcedureShape("UMNT", MOUNT_DIRPATH, None),
-    ProcedureShape("UMNTALL", None, None),
-    ProcedureShape("EXPORT", None, EXPORTS),
+
+TYPES = declared(
+    """
+/* 2.5 */
+typedef string filename3<>;
+typedef string nfspath3<>;
+typedef uint64_t fileid3;
+typedef uint64_t cookie3;
+typedef opaque cookieverf3[8];
+typedef opaque createverf3[8];
+typedef opaque writeverf3[8];
+typedef uint32_t uid3;
+typedef uint32_t gid3;
+typedef uint64_t size3;
+typedef uint64_t offset3;
+typedef octal uint32_t mode3;
+typedef uint32_t count3;
+enum ftype3 { NF3REG = 1, NF3DIR = 2, NF3BLK = 3, NF3CHR = 4, NF3LNK = 5, NF3SOCK = 6, NF3FIFO = 7 };
+struct specdata3 { uint32_t specdata1; uint32_t specdata2; };
+typedef handle nfs_fh3<64>;
+struct nfstime3 { uint32_t seconds; uint32_t nseconds; };
+typedef data nfsdata3<>;
+/* 2.6 */
+typedef uint64_t fsid3;
+struct fattr3 {
+    ftype3 type; mode3 mode; uint32_t nlink; uid3 uid; gid3 gid; size3 size; size3 used; specdata3 rdev;
+    fsid3 fsid; fileid3 fileid; nfstime3 atime; nfstime3 mtime; nfstime3 ctime;
+};
+typedef fattr3 *post_op_attr;
+struct wcc_attr { size3 size; nfstime3 mtime; nfstime3 ctime; };
+struct wcc_data { wcc_attr *before; post_op_attr after; };
+typedef nfs_fh3 *post_op_fh3;
+enum time_how { DONT_CHANGE = 0, SET_TO_SERVER_TIME = 1, SET_TO_CLIENT_TIME = 2 };
+union set_mode switch (bool set_it) { case TRUE: mode3 mode; case FALSE: void; };
+union set_uid switch (bool set_it) { case TRUE: uid3 uid; case FALSE: void; };
+union set_gid switch (bool set_it) { case TRUE: gid3 gid; case FALSE: void; };
+union set_size switch (bool set_it) { case TRUE: size3 size; case FALSE: void; };
+union set_atime switch (time_how set_it) {
+    case DONT_CHANGE: case SET_TO_SERVER_TIME: void;
+    case SET_TO_CLIENT_TIME: nfstime3 atime;
+};
+union set_mtime switch (time_how set_it) {
+    case DONT_CHANGE: case SET_TO_SERVER_TIME: void;
+    case SET_TO_CLIENT_TIME: nfstime3 mtime;
+};
+struct sattr3 { set_mode mode; set_uid uid; set_gid gid; set_size size; set_atime atime; set_mtime mtime; };
+struct diropargs3 { nfs_fh3 dir; filename3 name; };
+/* 3.3 */
+union sattrguard3 switch (bool check) { case TRUE: nfstime3 obj_ctime; case FALSE: void; };
+flags access3 { READ = 0x1, LOOKUP = 0x2, MODIFY = 0x4, EXTEND = 0x8, DELETE = 0x10, EXECUTE = 0x20 };
+enum stable_how { UNSTABLE = 0, DATA_SYNC = 1, FILE_SYNC = 2 };
+enum createmode3 { UNCHECKED = 0, GUARDED = 1, EXCLUSIVE = 2 };
+union createhow3 switch (createmode3 mode) {
+    case UNCHECKED: case GUARDED: sattr3 obj_attributes;
+    case EXCLUSIVE: createverf3 verf;
+};
+struct symlinkdata3 { sattr3 symlink_attributes; nfspath3 symlink_data; };
+struct devicedata3 { sattr3 dev_attributes; specdata3 spec; };
+union mknoddata3 switch (ftype3 type) {
+    case NF3BLK: case NF3CHR: devicedata3;
+    case NF3SOCK: case NF3FIFO: sattr3 pipe_attributes;
+    default: void;
+};
+struct entry3 { fileid3 fileid; filename3 name; cookie3 cookie; };
+struct entryplus3 {
+    fileid3 fileid; filename3 name; cookie3 cookie; post_op_attr name_attributes; post_op_fh3 name_handle;
+};
+flags properties3 { FSF3_LINK = 0x1, FSF3_SYMLINK = 0x2, FSF3_HOMOGENEOUS = 0x8, FSF3_CANSETTIME = 0x10 };
+struct READ3args { nfs_fh3 file; offset3 offset; count3 count; };
+struct READ3resok { post_op_attr file_attributes; count3 count; bool eof; nfsdata3 data; };
+struct WRITE3args { nfs_fh3 file; offset3 offset; count3 count; stable_how stable; nfsdata3 data; };
+struct WRITE3resok { wcc_data file_wcc; count3 count; stable_how committed; writeverf3 verf; };
+struct READLINK3resok { post_op_attr symlink_attributes; nfspath3 data; };
+struct SYMLINK3args { diropargs3 where; symlinkdata3 symlink; };
+struct READDIR3args { nfs_fh3 dir; cookie3 cookie; cookieverf3 cookieverf; count3 count; };
+struct READDIRPLUS3args {
+    nfs_fh3 dir; cookie3 cookie; cookieverf3 cookieverf; count3 dircount; count3 maxcount;
+};
+struct COMMIT3resok { wcc_data file_wcc; writeverf3 verf; };
+struct dir_wcc { wcc_data dir_wcc; };
+struct obj_attributes { post_op_attr obj_attributes; };
+struct CREATE3resok { post_op_fh3 obj; post_op_attr obj_attributes; wcc_data dir_wcc; };
+struct RENAME3resok { wcc_data fromdir_wcc; wcc_data todir_wcc; };
+struct LINK3resok { post_op_attr file_attributes; wcc_data linkdir_wcc; };
+struct GETATTR3args { nfs_fh3 object; };
+struct GETATTR3resok { fattr3 obj_attributes; };
+union GETATTR3res switch (nfsstat3 status) { case NFS3_OK: GETATTR3resok; default: void; };
+struct SETATTR3args { nfs_fh3 object; sattr3 new_attributes; sattrguard3 guard; };
+struct SETATTR3resok { wcc_data obj_wcc; };
+struct SETATTR3resfail { wcc_data obj_wcc; };
+union SETATTR3res switch (nfsstat3 status) { case NFS3_OK: SETATTR3resok; default: SETATTR3resfail; };
+struct LOOKUP3args { diropargs3 what; };
+struct LOOKUP3resok { nfs_fh3 object; post_op_attr obj_attributes; post_op_attr dir_attributes; };
+struct LOOKUP3resfail { post_op_attr dir_attributes; };
+union LOOKUP3res switch (nfsstat3 status) { case NFS3_OK: LOOKUP3resok; default: LOOKUP3resfail; };
+struct ACCESS3args { nfs_fh3 object; access3 access; };
+struct ACCESS3resok { post_op_attr obj_attributes; access3 access; };
+union ACCESS3res switch (nfsstat3 status) { case NFS3_OK: ACCESS3resok; default: obj_attributes; };
+struct READLINK3args { nfs_fh3 symlink; };
+struct READLINK3resfail { post_op_attr symlink_attributes; };
+union READLINK3res switch (nfsstat3 status) { case NFS3_OK: READLINK3resok; default: READLINK3resfail; };
+struct READ3resfail { post_op_attr file_attributes; };
+union READ3res switch (nfsstat3 status) { case NFS3_OK: READ3resok; default: READ3resfail; };
+struct WRITE3resfail { wcc_data file_wcc; };
+union WRITE3res switch (nfsstat3 status) { case NFS3_OK: WRITE3resok; default: WRITE3resfail; };
+struct CREATE3args { diropargs3 where; createhow3 how; };
+union CREATE3res switch (nfsstat3 status) { case NFS3_OK: CREATE3resok; default: dir_wcc; };
+struct MKDIR3args { diropargs3 where; sattr3 attributes; };
+union MKDIR3res switch (nfsstat3 status) { case NFS3_OK: CREATE3resok; default: dir_wcc; };
+union SYMLINK3res switch (nfsstat3 status) { case NFS3_OK: CREATE3resok; default: dir_wcc; };
+struct MKNOD3args { diropargs3 where; mknoddata3 what; };
+union MKNOD3res switch (nfsstat3 status) { case NFS3_OK: CREATE3resok; default: dir_wcc; };
+struct REMOVE3args { diropargs3 object; };
+union REMOVE3res switch (nfsstat3 status) { case NFS3_OK: dir_wcc; default: dir_wcc; };
+struct RMDIR3args { diropargs3 object; };
+union RMDIR3res switch (nfsstat3 status) { case NFS3_OK: dir_wcc; default: dir_wcc; };
+struct RENAME3args { diropargs3 from; diropargs3 to; };
+union RENAME3res switch (nfsstat3 status) { case NFS3_OK: RENAME3resok; default: RENAME3resok; };
+struct LINK3args { nfs_fh3 file; diropargs3 link; };
+union LINK3res switch (nfsstat3 status) { case NFS3_OK: LINK3resok; default: LINK3resok; };
+struct READDIR3resok {
+    post_op_attr dir_attributes; cookieverf3 cookieverf; linked entry3 entries; bool eof;
+};
+struct READDIR3resfail { post_op_attr dir_attributes; };
+union READDIR3res switch (nfsstat3 status) { case NFS3_OK: READDIR3resok; default: READDIR3resfail; };
+struct READDIRPLUS3resok {
+    post_op_attr dir_attributes; cookieverf3 cookieverf; linked entryplus3 entries; bool eof;
+};
+struct READDIRPLUS3resfail { post_op_attr dir_attributes; };
+union READDIRPLUS3res switch (nfsstat3 status) {
+    case NFS3_OK: READDIRPLUS3resok;
+    default: READDIRPLUS3resfail;
+};
+struct FSSTAT3args { nfs_fh3 fsroot; };
+struct FSSTAT3resok {
+    post_op_attr obj_attributes; size3 tbytes; size3 fbytes; size3 abytes; size3 tfiles; size3 ffiles;
+    size3 afiles; uint32_t invarsec;
+};
+union FSSTAT3res switch (nfsstat3 status) { case NFS3_OK: FSSTAT3resok; default: obj_attributes; };
+struct FSINFO3args { nfs_fh3 fsroot; };
+struct FSINFO3resok {
+    post_op_attr obj_attributes; uint32_t rtmax; uint32_t rtpref; uint32_t rtmult; uint32_t wtmax;
+    uint32_t wtpref; uint32_t wtmult; uint32_t dtpref; size3 maxfilesize; nfstime3 time_delta;
+    properties3 properties;
+};
+union FSINFO3res switch (nfsstat3 status) { case NFS3_OK: FSINFO3resok; default: obj_attributes; };
+struct PATHCONF3args { nfs_fh3 object; };
+struct PATHCONF3resok {
+    post_op_attr obj_attributes; uint32_t linkmax; uint32_t name_max; bool no_trunc; bool chown_restricted;
+    bool case_insensitive; bool case_preserving;
+};
+union PATHCONF3res switch (nfsstat3 status) { case NFS3_OK: PATHCONF3resok; default: obj_attributes; };
+struct COMMIT3args { nfs_fh3 file; offset3 offset; count3_or_rest count; };
+struct COMMIT3resfail { wcc_data file_wcc; };
+union COMMIT3res switch (nfsstat3 status) { case NFS3_OK: COMMIT3resok; default: COMMIT3resfail; };
+program NFS3 {
+    void NULL(void) = 0;
+    GETATTR3res GETATTR(GETATTR3args) = 1;  /* 3.3.1 */
+    SETATTR3res SETATTR(SETATTR3args) = 2;  /* 3.3.2 */
+    LOOKUP3res LOOKUP(LOOKUP3args) = 3;  /* 3.3.3 */
+    ACCESS3res ACCESS(ACCESS3args) = 4;  /* 3.3.4 */
+    READLINK3res READLINK(READLINK3args) = 5;  /* 3.3.5 */
+    READ3res READ(READ3args) = 6;  /* 3.3.6 */
+    WRITE3res WRITE(WRITE3args) = 7;  /* 3.3.7 */
+    CREATE3res CREATE(CREATE3args) = 8;  /* 3.3.8 */
+    MKDIR3res MKDIR(MKDIR3args) = 9;  /* 3.3.9 */
+    SYMLINK3res SYMLINK(SYMLINK3args) = 10;  /* 3.3.10 */
+    MKNOD3res MKNOD(MKNOD3args) = 11;  /* 3.3.11 */
+    REMOVE3res REMOVE(REMOVE3args) = 12;  /* 3.3.12 */
+    RMDIR3res RMDIR(RMDIR3args) = 13;  /* 3.3.13 */
+    RENAME3res RENAME(RENAME3args) = 14;  /* 3.3.14 */
+    LINK3res LINK(LINK3args) = 15;  /* 3.3.15 */
+    READDIR3res READDIR(READDIR3args) = 16;  /* 3.3.16 */
+    READDIRPLUS3res READDIRPLUS(READDIRPLUS3args) = 17;  /* 3.3.17 */
+    FSSTAT3res FSSTAT(FSSTAT3args) = 18;  /* 3.3.18 */
+    FSINFO3res FSINFO(FSINFO3args) = 19;  /* 3.3.19 */
+    PATHCONF3res PATHCONF(PATHCONF3args) = 20;  /* 3.3.20 */
+    COMMIT3res COMMIT(COMMIT3args) = 21;  /* 3.3.21 */
+};
+
+/* Appendix I */
+typedef string dirpath<1024>;
+typedef string name<255>;
+struct mountbody { name ml_hostname; dirpath ml_directory; };
+struct groupnode { name gr_name; };
+struct exportnode { dirpath ex_dir; linked groupnode ex_groups; };
+struct mount_dirpath { dirpath dirpath; };
+struct mountlist { linked mountbody mountlist; };
+struct exports { linked exportnode exports; };
+typedef handle fhandle3<64>;
+struct mountres3_ok { fhandle3 fhandle; auth_flavor auth_flavors<>; };
+union mountres3 switch (mountstat3 fhs_status) { case MNT3_OK: mountres3_ok; default: void; };
+program MOUNT3 {
+    void NULL(void) = 0;
+    mountres3 MNT(mount_dirpath) = 1;
+    mountlist DUMP(void) = 2;
+    void UMNT(mount_dirpath) = 3;
+    void UMNTALL(void) = 4;
+    exports EXPORT(void) = 5;
+};
+    """,
+    nfsstat3=enum("nfsstat3", {**NFS3_STATUS, 0: "NFS3_OK"}),
+    # COMMIT, 3.3.21
+    count3_or_rest=XdrInteger("count3", meanings={0: TO_END_OF_FILE}),
+    mountstat3=enum("mountstat3", MOUNT3_STATUS | {0: "MNT3_OK"}),
+    auth_flavor=FLAVORS,
 )
+NFS3, MOUNT3 = TYPES["NFS3"], TYPES["MOUNT3"]

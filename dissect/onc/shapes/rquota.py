@@ -3,44 +3,43 @@
 from __future__ import annotations
 
 from ..statuses import RQUOTA_STATUS
-from .types import BOOL, INT32, UINT32, ProcedureShape, XdrStruct, XdrUnion, enum, string, struct, table, union_or
+from .language import declared
+from .types import enum
 
-_PATH = string("string", 1024)
-_STATUS = enum("gqr_status", {**RQUOTA_STATUS, 1: "Q_OK"})
-_TYPE = enum("quota_type", {0: "USRQUOTA", 1: "GRPQUOTA"})
-_LIMITS = dict.fromkeys(
-    (
-        "rq_bhardlimit", "rq_bsoftlimit", "rq_curblocks", "rq_fhardlimit", "rq_fsoftlimit", "rq_curfiles",
-        "rq_btimeleft", "rq_ftimeleft",
-    ),
-    UINT32,
-)  # fmt: skip
-_DQBLK = struct("sq_dqblk", **_LIMITS)
-_RQUOTA = struct("rquota", rq_bsize=INT32, rq_active=BOOL, **_LIMITS)
-
-
-def _result(name: str, status: str, quota: str) -> XdrUnion:
-    return union_or(name, status, _STATUS, {1: (quota, _RQUOTA)}, None)
-
-
-_GET, _SET = _result("getquota_rslt", "status", "gqr_rquota"), _result("setquota_rslt", "status", "sqr_rquota")
-
-
-def _version(asked: XdrStruct, changed: XdrStruct) -> dict[int, ProcedureShape]:
-    return table(
-        ProcedureShape("NULL"),
-        ProcedureShape("GETQUOTA", asked, _GET),
-        ProcedureShape("GETACTIVEQUOTA", asked, _GET),
-        ProcedureShape("SETQUOTA", changed, _SET),
-        ProcedureShape("SETACTIVEQUOTA", changed, _SET),
-    )
-
-
-RQUOTA1 = _version(
-    struct("getquota_args", gqa_pathp=_PATH, gqa_uid=INT32),
-    struct("setquota_args", sqa_qcmd=INT32, sqa_pathp=_PATH, sqa_id=INT32, sqa_dqblk=_DQBLK),
-)
-RQUOTA2 = _version(
-    struct("ext_getquota_args", gqa_pathp=_PATH, gqa_type=_TYPE, gqa_id=INT32),
-    struct("ext_setquota_args", sqa_qcmd=INT32, sqa_pathp=_PATH, sqa_id=INT32, sqa_type=_TYPE, sqa_dqblk=_DQBLK),
+TYPES = declared(
+    """
+enum quota_type { USRQUOTA = 0, GRPQUOTA = 1 };
+struct sq_dqblk {
+    uint32_t rq_bhardlimit; uint32_t rq_bsoftlimit; uint32_t rq_curblocks; uint32_t rq_fhardlimit;
+    uint32_t rq_fsoftlimit; uint32_t rq_curfiles; uint32_t rq_btimeleft; uint32_t rq_ftimeleft;
+};
+struct rquota {
+    int32_t rq_bsize; bool rq_active; uint32_t rq_bhardlimit; uint32_t rq_bsoftlimit; uint32_t rq_curblocks;
+    uint32_t rq_fhardlimit; uint32_t rq_fsoftlimit; uint32_t rq_curfiles; uint32_t rq_btimeleft;
+    uint32_t rq_ftimeleft;
+};
+union getquota_rslt switch (gqr_status status) { case Q_OK: rquota gqr_rquota; default: void; };
+union setquota_rslt switch (gqr_status status) { case Q_OK: rquota sqr_rquota; default: void; };
+struct getquota_args { string gqa_pathp<1024>; int32_t gqa_uid; };
+struct setquota_args { int32_t sqa_qcmd; string sqa_pathp<1024>; int32_t sqa_id; sq_dqblk sqa_dqblk; };
+program RQUOTA1 {
+    void NULL(void) = 0;
+    getquota_rslt GETQUOTA(getquota_args) = 1;
+    getquota_rslt GETACTIVEQUOTA(getquota_args) = 2;
+    setquota_rslt SETQUOTA(setquota_args) = 3;
+    setquota_rslt SETACTIVEQUOTA(setquota_args) = 4;
+};
+struct ext_getquota_args { string gqa_pathp<1024>; quota_type gqa_type; int32_t gqa_id; };
+struct ext_setquota_args {
+    int32_t sqa_qcmd; string sqa_pathp<1024>; int32_t sqa_id; quota_type sqa_type; sq_dqblk sqa_dqblk;
+};
+program RQUOTA2 {
+    void NULL(void) = 0;
+    getquota_rslt GETQUOTA(ext_getquota_args) = 1;
+    getquota_rslt GETACTIVEQUOTA(ext_getquota_args) = 2;
+    setquota_rslt SETQUOTA(ext_setquota_args) = 3;
+    setquota_rslt SETACTIVEQUOTA(ext_setquota_args) = 4;
+};
+    """,
+    gqr_status=enum("gqr_status", {**RQUOTA_STATUS, 1: "Q_OK"}),
 )

@@ -156,22 +156,8 @@ def enum(name: str, values: Mapping[int, str]) -> XdrInteger:
     return XdrInteger(name, values=values)
 
 
-def flags(name: str, names: Mapping[int, str]) -> XdrInteger:
-    """Bits by their masks."""
-    return XdrInteger(name, form=HEXADECIMAL, flags=names)
-
-
 def string(name: str, maximum: int | None = None) -> XdrOpaque:
     return XdrOpaque(name, TEXT, maximum=maximum)
-
-
-def address(name: str) -> XdrOpaque:
-    """Text that is a universal address (RFC 5665, 5.2.3)."""
-    return XdrOpaque(name, ADDRESS)
-
-
-def fixed(name: str, size: int) -> XdrOpaque:
-    return XdrOpaque(name, size=size)
 
 
 def struct(name: str, /, **fields: XdrType) -> XdrStruct:
@@ -179,33 +165,8 @@ def struct(name: str, /, **fields: XdrType) -> XdrStruct:
     return XdrStruct(name, tuple((field.rstrip("_"), type) for field, type in fields.items()))
 
 
-def extended(name: str, base: XdrStruct, /, **fields: XdrType) -> XdrStruct:
-    """The fields of ``base``, and more behind them."""
-    return XdrStruct(name, base.fields + struct(name, **fields).fields)
-
-
-def union(name: str, discriminant: str, type: XdrInteger, arms: Mapping[int, XdrArm]) -> XdrUnion:
-    """Without a default arm."""
-    return XdrUnion(name, discriminant, type, arms)
-
-
-def union_or(
-    name: str, discriminant: str, type: XdrInteger, arms: Mapping[int, XdrArm], default: XdrArm = None
-) -> XdrUnion:
-    """With a default arm, void unless given."""
-    return XdrUnion(name, discriminant, type, arms, True, default)
-
-
 def array(element: XdrType, maximum: int | None = None) -> XdrArray:
     return XdrArray(f"{element.name}<>", element, maximum=maximum)
-
-
-def optional(element: XdrType) -> XdrOptional:
-    return XdrOptional(element.name, element)
-
-
-def linked(element: XdrType) -> XdrList:
-    return XdrList(f"{element.name} list", element)
 
 
 BOOL = XdrInteger("bool", values={0: "FALSE", 1: "TRUE"})
@@ -230,23 +191,6 @@ class OperationShape(NamedTuple):
     arguments: XdrStruct | None
     results: XdrUnion
     section: str
-
-
-def result(
-    name: str,
-    status: XdrInteger,
-    ok: XdrArm = None,
-    failed: XdrArm = None,
-    others: Mapping[int, XdrArm] | None = None,
-    discriminant: str = "status",
-) -> XdrUnion:
-    """A status, ``ok`` behind a zero, ``failed`` behind any other but those in ``others``."""
-    return union_or(name, discriminant, status, {0: ok, **(others or {})}, failed)
-
-
-def table(*procedures: ProcedureShape) -> dict[int, ProcedureShape]:
-    """By procedure number, from 0 on."""
-    return dict(enumerate(procedures))
 
 
 MAX_NODES = 20_000

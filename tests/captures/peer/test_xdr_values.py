@@ -10,7 +10,7 @@ from rdmascope.captures.peer.endpoint import DdpItem
 from rdmascope.captures.peer.rpc import NoValue, decoded, encoded, encoded_parts
 from rdmascope.dissect.onc.shapes.attributes4 import FATTR4
 from rdmascope.dissect.onc.shapes.nfs4 import OPERATIONS
-from rdmascope.dissect.onc.shapes.rfc1813 import MOUNT3, NFS3, READ3RESOK
+from rdmascope.dissect.onc.shapes.rfc1813 import MOUNT3, NFS3, TYPES as TYPES3
 from rdmascope.dissect.onc.shapes.rfc5531 import RPC_CALL
 from rdmascope.dissect.onc.shapes.types import XdrType
 
@@ -40,9 +40,9 @@ def test_bytes_that_are_no_value_are_refused(data: st.DataObject) -> None:
 
 
 def test_an_eligible_item_is_a_part_of_its_own() -> None:
-    parts = encoded_parts(READ3RESOK, {"count": 5, "eof": 1, "data": DdpItem(b"12345")})
+    parts = encoded_parts(TYPES3["READ3resok"], {"count": 5, "eof": 1, "data": DdpItem(b"12345")})
     assert parts == (bytes(4) + (5).to_bytes(4, "big") + bytes([0, 0, 0, 1, 0, 0, 0, 5]), DdpItem(b"12345"))
-    assert encoded(READ3RESOK, {"count": 5, "eof": 1, "data": b"12345"}).endswith(b"12345\0\0\0")
+    assert encoded(TYPES3["READ3resok"], {"count": 5, "eof": 1, "data": b"12345"}).endswith(b"12345\0\0\0")
 
 
 def test_attributes_have_their_numbers_order() -> None:

@@ -11,7 +11,7 @@ from playbook.rpcrdma import call
 from playbook.xdr_encode import done, op
 from rdmascope.captures.peer.rpc import encoded
 from rdmascope.dissect.measure.data_servers import BY_ADDRESS, BY_HANDLES, DataServers
-from rdmascope.dissect.onc.shapes.layouts import FF_DEVICE_ADDR4, FF_LAYOUT4, FILE_LAYOUT4, FILE_LAYOUT_DS_ADDR4
+from rdmascope.dissect.onc.shapes.layouts import TYPES
 from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 from rdmascope.dissect.rpcrdma.conversation import DataServerRole
 from rdmascope.dissect.rpcrdma.rpc_table import RpcTable
@@ -44,15 +44,17 @@ def roles(wire: Wire, cuts: tuple[int, ...] = ()) -> list[DataServerRole | None]
 def device(kind: int, address: str = f"{DS}.78.81", network: bytes = b"rdma") -> bytes:
     place = {"na_r_netid": network, "na_r_addr": address.encode()}
     if kind == FILES:
-        return encoded(FILE_LAYOUT_DS_ADDR4, {"nflda_stripe_indices": [0], "nflda_multipath_ds_list": [[place]]})
-    return encoded(FF_DEVICE_ADDR4, {"ffda_netaddrs": [place], "ffda_versions": [{"ffdv_version": 3}]})
+        return encoded(
+            TYPES["nfsv4_1_file_layout_ds_addr4"], {"nflda_stripe_indices": [0], "nflda_multipath_ds_list": [[place]]}
+        )
+    return encoded(TYPES["ff_device_addr4"], {"ffda_netaddrs": [place], "ffda_versions": [{"ffdv_version": 3}]})
 
 
 def layout(kind: int) -> bytes:
     if kind == FILES:
-        return encoded(FILE_LAYOUT4, {"nfl_deviceid": DEVICE, "nfl_fh_list": [DS_HANDLE]})
+        return encoded(TYPES["nfsv4_1_file_layout4"], {"nfl_deviceid": DEVICE, "nfl_fh_list": [DS_HANDLE]})
     one = {"ffds_deviceid": DEVICE, "ffds_fh_vers": [DS_HANDLE]}
-    return encoded(FF_LAYOUT4, {"ffl_mirrors": [{"ffm_data_servers": [one]}]})
+    return encoded(TYPES["ff_layout4"], {"ffl_mirrors": [{"ffm_data_servers": [one]}]})
 
 
 def ask_for_layout(one: Client, kind: int, named: bool = True) -> None:

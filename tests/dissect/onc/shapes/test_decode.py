@@ -27,7 +27,7 @@ from rdmascope.dissect.onc.shapes import (
 from rdmascope.dissect.onc.shapes.attributes4 import FATTR4
 from rdmascope.dissect.onc.shapes.nfs4 import CALLBACK_OPERATIONS, COMPOUND4ARGS, COMPOUND4RES, OPERATIONS
 from rdmascope.dissect.onc.shapes.registry import PROGRAMS
-from rdmascope.dissect.onc.shapes.rfc1813 import READ3RESOK, WCC_DATA
+from rdmascope.dissect.onc.shapes.rfc1813 import TYPES
 from rdmascope.dissect.onc.shapes.rfc5531 import (
     GSS_ARGUMENTS,
     GSS_RESULTS,
@@ -54,7 +54,6 @@ from rdmascope.dissect.onc.shapes.types import (
     XdrUnion,
     array,
     decode,
-    linked,
     struct,
 )
 
@@ -195,8 +194,8 @@ def test_every_declared_type_is_part_of_a_shape_that_is_tested() -> None:
     declared = {
         f"{module.__name__}.{name}": one
         for module in modules
-        for name, one in vars(module).items()
-        if isinstance(one, XdrStruct | XdrUnion | XdrArray | XdrList | XdrAttributes) and name.isupper()
+        for name, one in module.TYPES.items()
+        if isinstance(one, XdrStruct | XdrUnion | XdrArray | XdrList | XdrAttributes)
     }
     assert len(declared) > 100
     assert sorted(name for name, one in declared.items() if id(one) not in tested) == []
@@ -212,7 +211,7 @@ def test_an_array_that_announces_too_much_ends_with_the_bytes() -> None:
 def test_elements_beyond_the_limit_are_counted() -> None:
     for type, data in (
         (array(UINT32), pack(">101I", 100, *range(100))),
-        (linked(UINT32), pack(">201I", *[word for number in range(100) for word in (1, number)], 0)),
+        (XdrList("uint32_t list", UINT32), pack(">201I", *[word for number in range(100) for word in (1, number)], 0)),
     ):
         found = read(struct("s", many=type, last=UINT32), data + pack(">I", 9), 11)
         many, last = found.root.children
@@ -254,7 +253,7 @@ def test_attributes_that_do_not_fit_end_with_their_list() -> None:
 
 def test_data_that_are_missing_are_stepped_over() -> None:
     head = pack(">III", 0, 5000, 1) + pack(">I", 5000)
-    type = struct("s", read=READ3RESOK, behind=UINT32)
+    type = struct("s", read=TYPES["READ3resok"], behind=UINT32)
     data = SparseBytes([(0, head), (5000 + len(head), pack(">I", 3))], 5004 + len(head))
     found = decode(type, "it", data, 0, data.length)
     assert (found.problem, found.end) == ("", data.length)
@@ -266,13 +265,13 @@ def test_data_that_are_missing_are_stepped_over() -> None:
 
 def test_missing_words_end_the_decoding() -> None:
     data = SparseBytes([(0, pack(">I", 0)), (8, bytes(100))], 108)
-    found = decode(WCC_DATA, "it", data, 0, data.length)
+    found = decode(TYPES["wcc_data"], "it", data, 0, data.length)
     assert found.problem == "after: not captured, at offset 4"
 
 
 def test_no_bytes_are_copied() -> None:
     data = bytes(8) + pack(">II", 1, 6000) + bytes(6000)
-    found = read(READ3RESOK, data[:4] + data[4:])
+    found = read(TYPES["READ3resok"], data[:4] + data[4:])
     node = found.root.child("data")
     assert node is not None and isinstance(node.value, memoryview)
     assert node.value.nbytes == 6000 and node.value.obj is not None
