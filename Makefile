@@ -12,6 +12,10 @@ apt = test "$$(id -u)" = 0 && command -v apt-get >/dev/null && export DEBIAN_FRO
 	{ apt-get -qq install -y --no-install-recommends $(1) || \
 	  { apt-get -qq update && apt-get -qq install -y --no-install-recommends $(1); }; } >/dev/null 2>&1 </dev/null
 
+# $(call install,WHAT): into .venv, with uv, which takes a fifth of the time, or, where it fails, with pip.
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check
+install = $(BIN)/uv pip install --quiet --python $(BIN)/python $(1) 2>/dev/null || $(PIP) $(1)
+
 .PHONY: help demo test quick bench bench-large lint format types check clean layouts tshark verify fuzz soak walk docs lab lab-smoke
 help:
 	@echo 'make demo    the report on a recorded capture (SAMPLE=FILE for another)'
@@ -67,11 +71,11 @@ verify: $(READY) tshark
 		for sample in captures/samples/*.zst; do $(BIN)/rdmascope verify --limit 3 $$sample || exit 1; done
 
 fuzz: $(READY)
-	$(BIN)/pip install -q -e '.[fuzz]'
+	$(call install,--editable '.[fuzz]')
 	PYTHONPATH=tests $(BIN)/python -m fuzz $(addprefix --seconds=,$(SECONDS)) $(TARGET)
 
 docs: $(READY)
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	$(call install,--editable '.[docs]')
 	$(BIN)/zensical build --strict --clean
 
 soak: $(READY)
@@ -105,9 +109,10 @@ $(RUNS): pyproject.toml
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { $(call apt,python3-venv); } || \
 		{ echo 'Python cannot make virtual environments here: apt install python3-venv' >&2; exit 1; }
 	$(PYTHON) -m venv --clear .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable .
+	$(PIP) uv || true
+	$(call install,--editable .)
 	@touch $@
 
 $(READY): $(RUNS)
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[test]'
+	$(call install,--editable '.[test]')
 	@touch $@
