@@ -19,7 +19,7 @@ from ..rpcrdma.rpcs import Rpc
 from ..rpcrdma.version_loops import VersionRefusals
 from ..transport.connection import Connection
 from ..units import with_port
-from .events import ConnectionSetup, RdmaOperation, RefusableMessage, SentMessage
+from .events import REFUSED_BY, VERSION_END, ConnectionSetup, RdmaOperation, RefusableMessage, SentMessage
 from .listener import AuditListener
 from .rule import (
     FIRST,
@@ -166,9 +166,13 @@ class Hidden(NamedTuple):
     """The ``Subject.shape`` of the message; 0 for an RDMA operation."""
     end: int
     """The endpoint to judge: the sender, or the one that may have to answer."""
+    rule: str | None = None
+    """The only rule that may have to judge it; None for any."""
 
     def concerns(self, rule: Rule) -> bool:
         """Whether the rule may have to judge it."""
+        if self.rule is not None:
+            return rule.id == self.rule
         other = 1 if rule.id.startswith(("V2-", "XC-")) else 2 if rule.needs & FIRST else -1
         needs = rule.needs & ~(FIRST | SECOND) if self.kind is SentMessage else 0
         return rule.subject is self.kind and self.version != other and not (needs & ~self.shape or rule.plugin)
@@ -323,9 +327,10 @@ class Auditor:
             return
         self._judge_by(self._seats_for(subject), subject)
         if isinstance(subject, SentMessage) and (hidden := subject.hidden):
-            version = subject.header.version if subject.header.length >= 8 else 0
+            version = subject.header.version if subject.header.length >= VERSION_END else 0
+            rule = REFUSED_BY.get(subject.header.procedure)
             self._hidden.setdefault(subject.connection.number, set()).update(
-                Hidden(kind, version, subject.shape, end)
+                Hidden(kind, version, subject.shape, end, rule if kind is RefusableMessage else None)
                 for kind in hidden
                 for end in (0, 1)
                 if kind is Transaction or end == subject.sender ^ (kind is RefusableMessage)

@@ -90,6 +90,16 @@ class MessageOrder(NamedTuple):
     """A larger Receive Buffer Size of the receiver that the sender may still use; 0 for none."""
 
 
+VERSION_END = 8
+"""Bytes of a transport header up to and including its version."""
+REFUSED_BY: dict[int | None, str] = {
+    RDMA_MSG: "V1-ERROR-FOR-HEADER",
+    RDMA_NOMSG: "V1-ERROR-FOR-HEADER",
+    RDMA_ERROR: "V1-ERROR-OF-ERROR",
+}
+"""By procedure: the rule about a message that cannot be decoded."""
+
+
 @dataclass(eq=False)
 class SentMessage(OfMessage):
     """A message when it was sent."""
@@ -124,7 +134,7 @@ class SentMessage(OfMessage):
         if self.is_call is None:
             if self.header.procedure == RDMA_OPTIONAL:
                 return ("requester", "responder")[self.sender]
-            if self.header.truncated or self.header.procedure == RDMA_NOMSG:
+            if self.header.truncated or self.message.untyped or self.header.procedure == RDMA_NOMSG:
                 return ""
             return "requester" if self.header.procedure == RDMA_DONE else "either"
         return "requester" if self.is_call else "responder"
@@ -167,14 +177,16 @@ class SentMessage(OfMessage):
     @property
     def hidden(self) -> tuple[type[Subject], ...]:
         """Nouns that it may be, if it is truncated before it tells."""
-        header, call_or_reply = self.header, (Transaction,) if self.is_call is None else ()
+        header = self.header
+        call_or_reply = (Transaction,) if self.is_call is None or header.length < VERSION_END else ()
         if header.truncated and header.procedure is None:
             return (SentMessage, SentOption, RefusableMessage, *call_or_reply)
         if header.truncated and header.procedure == RDMA_OPTIONAL and header.option is None:
             return SentOption, RefusableMessage
+        refusable = (RefusableMessage,) if header.truncated and header.procedure in REFUSED_BY else ()
         if header.procedure == RDMA_NOMSG and call_or_reply:
-            return (SentMessage, Transaction)
-        return call_or_reply if header.procedure == RDMA_MSG and self.message.untyped else ()
+            return (SentMessage, Transaction, *refusable)
+        return (*call_or_reply, *refusable) if header.procedure == RDMA_MSG and self.message.untyped else refusable
 
     @property
     def limit(self) -> InForce:

@@ -20,6 +20,7 @@ from ..onc.binding import Items
 from ..onc.rpc_header import NFS, CallHeader, ReplyHeader, call_header, reply_header
 from ..onc.xdr import word
 from ..rpcrdma.conversation import Conversation
+from ..rpcrdma.matching import BY_XID_ALONE
 from ..rpcrdma.memory import REORDERED
 from ..rpcrdma.messages import Message
 from ..rpcrdma.reassembly import call_stream_prefix, claimed_prefix, reply_stream_prefix
@@ -78,6 +79,7 @@ class LastXids:
 
 UNSEEN_CALLS = "calls may be missing from the capture since the last reply, or truncated before they say that they are"
 CALL_NOT_WHOLE = "the call's Payload stream is not all in the capture"
+UNPLACED = "only the reply shows which message is the call, so RDMA Writes before it are at no call's memory"
 LOOKED_AT = 1 << 20
 """Bytes of a long message that are examined."""
 
@@ -461,16 +463,26 @@ class Transaction(Subject):
         call, reply = self.rpc.call, self.rpc.reply
         if call is None or reply is None:
             return ""
-        return gaps_between(self.connection, self.endpoint("responder"), call.frame, reply.frame)
+        unplaced = UNPLACED if BY_XID_ALONE in self.rpc.notes else ""
+        return unplaced or gaps_between(self.connection, self.endpoint("responder"), call.frame, reply.frame)
 
     @property
     def unwritten(self) -> str:
         """Why it is unknown what was written; '' if it is known."""
         until = max([operation.first_frame for operation in self.late], default=max(self.frames))
-        reply = self.rpc.reply
-        if reply is not None and self.connection.last_time <= reply.operation.last_time:
-            return "the capture ends with the reply, and RDMA Writes may follow"
-        return self.unseen(self.endpoint("responder"), self.rpc.call_frame, until) or self._doubtful_writes
+        unseen = self.unseen(self.endpoint("responder"), self.rpc.call_frame, until)
+        return self._last_of_responder(until) or unseen or self._doubtful_writes
+
+    @property
+    def unwritten_later(self) -> str:
+        """Why RDMA Writes after the reply may be missing from the capture; '' if none are."""
+        frame = max(self.frames)
+        return self._last_of_responder(frame) or self.unseen(self.endpoint("responder"), frame)
+
+    def _last_of_responder(self, frame: int) -> str:
+        """Why Writes may follow ``frame``, as no message of their end does; '' if they cannot."""
+        last = self._next(self.endpoint("responder"), frame) == LATER and not self.connection.ended_by
+        return "the capture ends before the responder's next message, and RDMA Writes may precede that" if last else ""
 
     @property
     def unwritten_by_reply(self) -> str:
@@ -483,6 +495,8 @@ class Transaction(Subject):
     @property
     def _doubtful_writes(self) -> str:
         """Why it is unknown for which call the captured Writes were; '' if it is known."""
+        if BY_XID_ALONE in self.rpc.notes:
+            return UNPLACED
         # A missing call may have offered the memory of Writes after the reply.
         if self.late and (reason := self.unseen(self.endpoint("requester"), self.rpc.call_frame, LATER)):
             return reason

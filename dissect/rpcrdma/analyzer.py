@@ -68,7 +68,7 @@ def read_send(data: Bytes, start: int, end: int, length: int) -> SendEvidence | 
 
 def _role(header: TransportHeader, data: Bytes, start: int, end: int) -> str:
     if header.procedure == RDMA_ERROR:
-        return "answer"
+        return ""  # A client refuses replies that it cannot read.
     if header.procedure == RDMA_MSG and not header.problem and end - start >= header.length + 8:
         at = start + header.length + 4
         return _ROLES.get(int.from_bytes(data[at : at + 4].tobytes()), "")

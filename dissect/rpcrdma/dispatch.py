@@ -244,9 +244,13 @@ class Dispatcher:
             self.recogniser.conclude()
             self._decide()
         self.matching.finish_replies()
-        for messages in self.undirected:
+        for sender, messages in enumerate(self.undirected):
             for message in messages.values():
-                self._drop_undirected(message)
+                header = message.header
+                if header.procedure == RDMA_NOMSG and header.reads and not self._call_may_be_missing(header.xid):
+                    self.matching.call(sender, message)
+                else:
+                    self._drop_undirected(message)
         self.undirected = NO_MESSAGES
         self.matching.finish_calls()
 
@@ -404,7 +408,8 @@ class Dispatcher:
         elif procedure == RDMA_ERROR:
             return False
         elif procedure == RDMA_NOMSG and not header.problem and header.reads and not answers:
-            if sender == 1 and header.reply and self._call_may_be_missing(header.xid):
+            uncalled = sender == 1 and header.reply and header.xid not in self.matching.directions[0].calls
+            if uncalled and (header.direction != CALL or self._call_may_be_missing(header.xid)):
                 return None  # a reply that has a Read list, or a backward call
             return not self._returns_reply_chunk(sender, header)
         elif procedure == RDMA_NOMSG and not header.problem and header.reply:
@@ -434,7 +439,7 @@ class Dispatcher:
         return sender == 0 and none_unknown and not self.matching.directions[1].sent
 
     def _call_may_be_missing(self, xid: int) -> bool:
-        """A call of the client with that XID may be missing from the capture."""
+        """A call of the client with that XID may be missing from the capture; only the end shows all gaps."""
         connection = self.conversation.connection
         missing = not connection.start_known or bool(connection.gaps[0] or connection.unread_messages[0])
         return missing and xid not in self.matching.directions[0].calls

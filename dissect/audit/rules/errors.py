@@ -217,8 +217,9 @@ def error_for_version(refusable: RefusableMessage) -> Judgement | None:
         if version == 2 and unsettled:
             return undecidable(unsettled)
     if answer is not None and version == 2 and answer.header.error in (ERR_CHUNK, ERR_INVAL_OPTION):
-        if refusable.message.header.problem:
-            return None  # and then the header is what it minds
+        if refusable.message.header.problem:  # and then the header is what it minds
+            truncated = refusable.message.header.truncated
+            return undecidable("the transport header is not all in the capture") if truncated else None
         if not refusable.start_known:
             return undecidable(LATE_START)
         if reason := refusable.unseen(1 - refusable.sender):

@@ -457,4 +457,5 @@ def write_before_reply(transaction: Transaction) -> Judgement | None:
     if late:
         return violation(f"an RDMA Write of {late[0].length} bytes behind the reply that returns them", "before it",
                          rpc.reply.frame, late[0].first_frame)  # fmt: skip
-    return PASSED
+    lacking = any(claim.written.missing(claim.start, claim.end) for claim in counted)
+    return (undecidable_if(transaction.unwritten_later) if lacking else None) or PASSED

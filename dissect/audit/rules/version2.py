@@ -54,6 +54,7 @@ from ..rule import (
     beheaded,
     gaps,
     gaps_between,
+    gaps_within,
     left_open,
     rule,
     undecidable,
@@ -501,7 +502,7 @@ def receive_buffer_requested(sent: SentMessage) -> Judgement | None:
     if not wishes:
         own = (request for request in conversation.negotiation.requests if request.requester == sent.sender)
         cut = "a request is truncated" if any(not one.whole for one in own if one.frame < frame) else ""
-        missing = cut or gaps_between(sent.connection, sent.sender, 0, frame)
+        missing = cut or gaps_within(sent.connection, sent.sender, 0, frame)
         return undecidable_if(missing) if sent.length > LEAST else None
     size, asked = min(wishes)
     return compare_second(sent, size, f"asked for in frame {asked}")

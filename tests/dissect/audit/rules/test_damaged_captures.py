@@ -6,6 +6,7 @@ import random
 import struct
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 import pytest
@@ -193,11 +194,9 @@ LACKING: list[tuple[Callable[[Wire], object], type[Wire], int, str]] = [
     (long_reply_under_another_xid, IwarpWire, 140, "V1-RDMA-OUTSIDE"),
     (proper_second, IwarpWire, 90, "V1-TRANSFER-MODEL"),
     (lowered_by_a_response, Wire, -11, "XC-RBSIZ"),
-    (lowered_by_a_response, Wire, -13, "XC-RBSIZ"),
     (lowered_by_a_response, Wire, -5, "XC-NOCHANGE"),
     (lowered_by_a_response, Wire, -11, "XC-NOCHANGE"),
     (lowered_by_a_response, Wire, 92, "XC-RBSIZ"),
-    (lowered_by_a_response, Wire, 92, "XC-RBSIZ-REQUESTED"),
     (cleared_twice, Wire, -15, "XC-UPDATE-PENDING"),
     (request_called_a_bad_header, Wire, 96, "V2-INVAL-OPTION"),
     (SCRIPTS["V1-REPLY-USES-REPLY-CHUNK"], Wire, -7, "V1-INLINE-EXCEEDED"),
@@ -208,6 +207,14 @@ LACKING: list[tuple[Callable[[Wire], object], type[Wire], int, str]] = [
     (variations.v2_nomsg_reply_dir_call, Wire, -9, "V2-DIRECTION"),
     (SCRIPTS["XC-INIT-SIZE"], Wire, -3, "XC-INIT-SIZE"),
     (reply_refused_in_another_version, Wire, -9, "V1-ERROR-VERSION"),
+    (more_variations.read_list_in_nomsg, IwarpWire, -11, "V1-READ-IN-REPLY"),
+    (SCRIPTS["V1-BACKWARD-PROC"], Wire, 76, "V1-BACKWARD-PROC"),
+    (SCRIPTS["V1-ERROR-RETRY"], Wire, 84, "V1-ERROR-RETRY"),
+    (SCRIPTS["V1-ERROR-FOR-HEADER"], Wire, 70, "V1-ERROR-FOR-HEADER"),
+    (SCRIPTS["V1-ERROR-OF-ERROR"], Wire, 70, "V1-ERROR-OF-ERROR"),
+    (SCRIPTS["XC-RBSIZ-REQUESTED"], Wire, 70, "XC-RBSIZ-REQUESTED"),
+    (proper_second, IwarpWire, 90, "V2-DIRECTION"),
+    (variations.returned_zero, Wire, 106, "V1-WRITE-LENGTH-TRUE"),
 ]
 """A conversation, the transport, the length of frames or (below 0) the place of a missing packet, and what is open."""
 
@@ -258,12 +265,11 @@ def bad_header_and_request(wire: Wire) -> None:
     refuse(connection, 98, code=5)
 
 
-def without_the_second_last_reply(sent: list[Packet]) -> list[Packet]:
-    return faults.drop(sent, [faults.where(sent, kind="send", sender=SERVER)[-2]])
+def without_the_second_last_reply(sent: list[Packet], sender: int = SERVER) -> list[Packet]:
+    return faults.drop(sent, [faults.where(sent, kind="send", sender=sender)[-2]])
 
 
-def without_the_second_last_call(sent: list[Packet]) -> list[Packet]:
-    return faults.drop(sent, [faults.where(sent, kind="send", sender=CLIENT)[-2]])
+without_the_second_last_call = partial(without_the_second_last_reply, sender=CLIENT)
 
 
 def unfilled_third(wire: Wire) -> None:
@@ -298,7 +304,8 @@ CERTAIN: list[tuple[Callable[[Wire], object], Callable[[list[Packet]], list[Pack
         (1, 0),
     ),
     (SCRIPTS["XC-RESPONSE-MISSING"], lambda sent: sent[:18], "XC-RESPONSE-MISSING", (0, 1)),
-    (more_variations.half_late, lambda sent: sent[:13], "V1-WRITE-LENGTH-TRUE", (0, 1)),
+    (more_variations.half_late, lambda sent: sent[:14], "V1-WRITE-LENGTH-TRUE", (0, 1)),
+    (more_variations.half_late, lambda sent: sent[:14], "V1-WRITE-BEFORE-REPLY", (0, 1)),
     (variations.reply_vers_word_2, lambda sent: faults.snap(sent, 86), "V2-REPLY-VERSION", (0, 2)),
     (request_refused_under_another_xid, without_the_second_last_reply, "XC-INIT-FIRST", (0, 0)),
     (SCRIPTS["V1-CREDIT-EXCEEDED"], without_the_second_last_reply, "V1-CREDIT-EXCEEDED", (1, 1)),
