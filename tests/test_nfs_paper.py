@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from rdmascope.dissect.onc.rpc_header import PROCEDURES, program_name
+from rdmascope.dissect.onc.rpc_header import program_name
 from rdmascope.dissect.onc.shapes.attributes4 import NUMBERED
 from rdmascope.dissect.onc.shapes.nfs4 import CALLBACK_OPERATIONS, OPERATIONS
 from rdmascope.dissect.onc.shapes.nfs4_types import TYPES
@@ -198,13 +198,6 @@ def below(type: XdrType) -> list[XdrType]:
 
 def test_the_paper_is_that_of_the_declarations() -> None:
     assert PAPER.read_text() == generated()
-
-
-def test_procedures_have_the_names_that_every_table_has() -> None:
-    for (program, version), procedures in PROGRAMS.items():
-        names = PROCEDURES[program, version]
-        for number, one in procedures.items():
-            assert not one.name or names[number] == one.name, (program, version, number)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,4 @@
-"""The RPC message header: call and reply (RFC 5531, 9), what RPCSEC_GSS wraps (RFC 2203, 5), and the names of programs
-and procedures (the IANA registry of RPC program numbers, RFC 5531, 8.3).
-"""
+"""The RPC message header: call and reply (RFC 5531, 9), and what RPCSEC_GSS wraps (RFC 2203, 5)."""
 
 from __future__ import annotations
 
@@ -29,141 +27,21 @@ from ..layers.oncrpc_codes import (
     SUCCESS,
 )
 from ..named_tuple import NamedTuple
-from ..onc import nfs3
+from .programs import (
+    MOUNT as MOUNT,
+    NFS as NFS,
+    NFS_CALLBACK as NFS_CALLBACK,
+    NFSACL as NFSACL,
+    NLM as NLM,
+    PORTMAP as PORTMAP,
+    PROGRAM_NAMES as PROGRAM_NAMES,
+    STATUS_MONITOR as STATUS_MONITOR,
+    TRANSIENT_END,
+    program_name as program_name,
+)
+from .shapes.registry import PROCEDURES as PROCEDURES, procedure_name as procedure_name
 from .xdr import Data, round_up, word, words2
 
-PORTMAP = 100000
-NFS = 100003
-MOUNT = 100005
-RQUOTA = 100011
-NLM = 100021
-STATUS_MONITOR = 100024
-NFSACL = 100227
-NFS_CALLBACK = 0x40000000
-"""Transient: the client chooses it in SETCLIENTID or CREATE_SESSION; this one is printed in RFC 5662, and
-Linux uses it."""
-TRANSIENT_END = 0x60000000
-"""Behind the last number of these (RFC 5531, 8.4)."""
-
-PROGRAM_NAMES = {
-    PORTMAP: "portmap",  # RFC 1833
-    100001: "rstat",
-    100002: "rusers",
-    NFS: "NFS",  # RFC 1094, RFC 1813, RFC 7530, RFC 8881
-    100004: "ypserv",
-    MOUNT: "MOUNT",  # RFC 1094, appendix A; RFC 1813, appendix I
-    100007: "ypbind",
-    100008: "walld",
-    100009: "yppasswdd",
-    RQUOTA: "rquota",
-    100020: "KLM",
-    NLM: "NLM",  # RFC 1813, appendix II; X/Open XNFS
-    STATUS_MONITOR: "NSM",  # X/Open XNFS, 11
-    100068: "cmsd",
-    100083: "ttdbserverd",
-    100133: "nsm_addrand",
-    NFSACL: "NFSACL",  # the sideband protocol of Solaris
-    100229: "metad",
-    150001: "pcnfsd",
-    NFS_CALLBACK: "NFS_CB",  # RFC 7530, 17; RFC 8881, 19
-}
-
-_PORTMAP_2 = ("NULL", "SET", "UNSET", "GETPORT", "DUMP", "CALLIT")  # RFC 1833, 3.1
-_RPCBIND_3 = (  # RFC 1833, 2.1
-    "NULL",
-    "SET",
-    "UNSET",
-    "GETADDR",
-    "DUMP",
-    "CALLIT",
-    "GETTIME",
-    "UADDR2TADDR",
-    "TADDR2UADDR",
-)
-_RPCBIND_4 = (  # RFC 1833, 2.2.1
-    "NULL",
-    "SET",
-    "UNSET",
-    "GETADDR",
-    "DUMP",
-    "BCAST",
-    "GETTIME",
-    "UADDR2TADDR",
-    "TADDR2UADDR",
-    "GETVERSADDR",
-    "INDIRECT",
-    "GETADDRLIST",
-    "GETSTAT",
-)
-_NFS_2 = (  # RFC 1094, 2.2
-    "NULL",
-    "GETATTR",
-    "SETATTR",
-    "ROOT",
-    "LOOKUP",
-    "READLINK",
-    "READ",
-    "WRITECACHE",
-    "WRITE",
-    "CREATE",
-    "REMOVE",
-    "RENAME",
-    "LINK",
-    "SYMLINK",
-    "MKDIR",
-    "RMDIR",
-    "READDIR",
-    "STATFS",
-)
-_MOUNT_1 = ("NULL", "MNT", "DUMP", "UMNT", "UMNTALL", "EXPORT", "EXPORTALL")  # RFC 1094, A.5
-_MOUNT_2 = (*_MOUNT_1, "PATHCONF")
-_MOUNT_3 = ("NULL", "MNT", "DUMP", "UMNT", "UMNTALL", "EXPORT")  # RFC 1813, 5.2
-_NLM_1 = (  # X/Open XNFS, 10.3
-    "NULL",
-    "TEST",
-    "LOCK",
-    "CANCEL",
-    "UNLOCK",
-    "GRANTED",
-    "TEST_MSG",
-    "LOCK_MSG",
-    "CANCEL_MSG",
-    "UNLOCK_MSG",
-    "GRANTED_MSG",
-    "TEST_RES",
-    "LOCK_RES",
-    "CANCEL_RES",
-    "UNLOCK_RES",
-    "GRANTED_RES",
-)
-# 16 to 19 are not in the protocol; Linux lets its statd notify lockd by 16.
-_NLM_3 = (*_NLM_1, "SM_NOTIFY", "proc-17", "proc-18", "proc-19", "SHARE", "UNSHARE", "NM_LOCK", "FREE_ALL")
-_NSM_1 = ("NULL", "STAT", "MON", "UNMON", "UNMON_ALL", "SIMU_CRASH", "NOTIFY")  # X/Open XNFS, 11.2
-_RQUOTA_1 = ("NULL", "GETQUOTA", "GETACTIVEQUOTA", "SETQUOTA", "SETACTIVEQUOTA")
-
-PROCEDURES: dict[tuple[int, int], tuple[str, ...]] = {
-    (PORTMAP, 2): _PORTMAP_2,
-    (PORTMAP, 3): _RPCBIND_3,
-    (PORTMAP, 4): _RPCBIND_4,
-    (NFS, 2): _NFS_2,
-    (NFS, 3): tuple(procedure.name for procedure in nfs3.PROCEDURES),
-    (NFS, 4): ("NULL", "COMPOUND"),  # RFC 8881, 16
-    (MOUNT, 1): _MOUNT_1,
-    (MOUNT, 2): _MOUNT_2,
-    (MOUNT, 3): _MOUNT_3,
-    (RQUOTA, 1): _RQUOTA_1,
-    (RQUOTA, 2): _RQUOTA_1,
-    (100020, 1): ("NULL", "TEST", "LOCK", "CANCEL", "UNLOCK"),
-    (NLM, 1): _NLM_1,
-    (NLM, 2): _NLM_1,
-    (NLM, 3): _NLM_3,
-    (NLM, 4): _NLM_3,
-    (STATUS_MONITOR, 1): _NSM_1,
-    (NFSACL, 2): ("NULL", "GETACL", "SETACL", "GETATTR", "ACCESS", "GETXATTRDIR"),
-    (NFSACL, 3): ("NULL", "GETACL", "SETACL", "GETXATTRDIR"),
-    (NFS_CALLBACK, 1): ("CB_NULL", "CB_COMPOUND"),  # RFC 8881, 19
-}
-"""(program, version): procedure names, the number is the index."""
 CB_COMPOUND = 1
 
 
@@ -187,18 +65,6 @@ def calls_back(data: Data, start: int, end: int) -> bool | None:
         return None
     at = head.body + 4 + round_up(word(view, head.body)[0])  # Behind the tag.
     return word(view, at)[0] > 0 if at + 4 <= end else None
-
-
-def program_name(program: int) -> str:
-    """'NFS', 'MOUNT', …; 'program-N' for an unknown one."""
-    return PROGRAM_NAMES.get(program) or f"program-{program}"
-
-
-@lru_cache(maxsize=4096)
-def procedure_name(program: int, version: int, procedure: int) -> str:
-    """'READ', 'COMPOUND', …; 'proc-N' for an unknown one."""
-    names = PROCEDURES.get((program, version), ())
-    return names[procedure] if 0 <= procedure < len(names) else f"proc-{procedure}"
 
 
 PREAMBLE = frozenset({"SEQUENCE", "CB_SEQUENCE", "PUTFH", "PUTROOTFH"})

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from ..rpc_header import PROGRAM_NAMES
-from ..statuses import NLM1_STATUS, NLM_STATUS, NSM_STATUS
+from ..programs import PROGRAM_NAMES
 from .language import declared
-from .types import TO_END_OF_FILE, XdrInteger, enum
+from .types import TO_END_OF_FILE, XdrInteger
 
 TYPES = declared(
     """
@@ -17,10 +16,21 @@ typedef opaque priv[16];
 struct my_id { mon_name my_name; program my_prog; int32_t my_vers; int32_t my_proc; };
 struct mon_id { mon_name mon_name; my_id my_id; };
 struct sm_stat { int32_t state; };
+enum sm_res { STAT_SUCC = 0, STAT_FAIL = 1 };
 struct sm_stat_res { sm_res res_stat; int32_t state; };
 struct sm_name { mon_name mon_name; };
 struct mon { mon_id mon_id; priv priv; };
 struct stat_chge { mon_name mon_name; int32_t state; };
+/* RFC 1813, 6.1.3 */
+enum nlm4_stats {
+    NLM4_GRANTED = 0, NLM4_DENIED = 1, NLM4_DENIED_NOLOCKS = 2, NLM4_BLOCKED = 3, NLM4_DENIED_GRACE_PERIOD = 4,
+    NLM4_DEADLCK = 5, NLM4_ROFS = 6, NLM4_STALE_FH = 7, NLM4_FBIG = 8, NLM4_FAILED = 9
+};
+/* X/Open XNFS, 10.2: versions below 4 */
+enum nlm_stats {
+    LCK_GRANTED = 0, LCK_DENIED = 1, LCK_DENIED_NOLOCKS = 2, LCK_BLOCKED = 3, LCK_DENIED_GRACE_PERIOD = 4,
+    LCK_DEADLCK = 5
+};
 program NSM1 {
     void NULL(void) = 0;
     sm_stat_res STAT(sm_name) = 1;
@@ -32,7 +42,6 @@ program NSM1 {
 };
     """,
     program=XdrInteger("int32_t", signed=True, meanings=PROGRAM_NAMES),
-    sm_res=enum("sm_res", {**NSM_STATUS, 0: "STAT_SUCC"}),
 )
 _NLM = """
 struct nlm4_lock {
@@ -86,7 +95,6 @@ program NLM4 {
 VERSION4 = declared(
     _NLM,
     TYPES,
-    nlm4_stats=enum("nlm4_stats", {**NLM_STATUS, 0: "NLM4_GRANTED"}),
     offset=XdrInteger("uint64", 8),
     length=XdrInteger("uint64", 8, meanings={0: TO_END_OF_FILE}),
 )
@@ -94,7 +102,6 @@ VERSION4 = declared(
 VERSION3 = declared(
     _NLM.replace("nlm4", "nlm"),
     TYPES,
-    nlm_stats=enum("nlm_stats", {**NLM1_STATUS, 0: "LCK_GRANTED"}),
     offset=XdrInteger("uint32"),
     length=XdrInteger("uint32", meanings={0: TO_END_OF_FILE}),
 )

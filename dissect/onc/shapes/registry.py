@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 
-from .. import rpc_header
-from ..rpc_header import MOUNT, NFS, NFS_CALLBACK, NFSACL, NLM, PORTMAP, RQUOTA, STATUS_MONITOR
+from ..programs import MOUNT, NFS, NFS_CALLBACK, NFSACL, NLM, PORTMAP, PROGRAM_NAMES, RQUOTA, STATUS_MONITOR
 from . import nfs4, nfsacl, nlm, rfc1094, rfc1813, rfc1833, rquota
 from .types import ProcedureShape
 
@@ -33,6 +33,24 @@ PROGRAMS: dict[tuple[int, int], Mapping[int, ProcedureShape]] = {
 """By program and version, then by procedure."""
 
 
+def _names(procedures: Mapping[int, ProcedureShape]) -> tuple[str, ...]:
+    """The index is the number."""
+    numbers = range(max(procedures, default=-1) + 1)
+    return tuple((procedures[number].name if number in procedures else "") or f"proc-{number}" for number in numbers)
+
+
+PROCEDURES = {program: _names(procedures) for program, procedures in PROGRAMS.items()}
+"""(program, version): procedure names, the number is the index."""
+PROCEDURES[100020, 1] = ("NULL", "TEST", "LOCK", "CANCEL", "UNLOCK")  # KLM: no document declares its types.
+
+
+@lru_cache(maxsize=4096)
+def procedure_name(program: int, version: int, procedure: int) -> str:
+    """'READ', 'COMPOUND', …; 'proc-N' for an unknown one."""
+    names = PROCEDURES.get((program, version), ())
+    return names[procedure] if 0 <= procedure < len(names) else f"proc-{procedure}"
+
+
 Procedures = Callable[[], Mapping[int, ProcedureShape]]
 
 
@@ -42,12 +60,10 @@ def program(number: int, name: str, version: int) -> Callable[[Procedures], Proc
     def register(procedures: Procedures) -> Procedures:
         if (number, version) in PROGRAMS:
             raise ValueError(f"there is a program {number}, version {version}, already")
-        given = procedures()
-        PROGRAMS[number, version] = given
-        rpc_header.PROGRAM_NAMES.setdefault(number, name)
-        names = (given[at].name if at in given else f"proc-{at}" for at in range(max(given, default=-1) + 1))
-        rpc_header.PROCEDURES[number, version] = tuple(names)
-        rpc_header.procedure_name.cache_clear()
+        given = PROGRAMS[number, version] = procedures()
+        PROGRAM_NAMES.setdefault(number, name)
+        PROCEDURES[number, version] = _names(given)
+        procedure_name.cache_clear()
         return procedures
 
     return register

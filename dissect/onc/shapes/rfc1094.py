@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from ..statuses import MOUNT1_STATUS, NFS2_STATUS
 from . import rfc1813
 from .language import declared
-from .types import enum
 
 TYPES = declared(
     """
 /* 2.3 */
+enum stat {
+    NFS_OK = 0, NFSERR_PERM = 1, NFSERR_NOENT = 2, NFSERR_IO = 5, NFSERR_NXIO = 6, NFSERR_ACCES = 13,
+    NFSERR_EXIST = 17, NFSERR_NOTDIR = 20, NFSERR_ISDIR = 21, NFSERR_FBIG = 27, NFSERR_NOSPC = 28,
+    NFSERR_ROFS = 30, NFSERR_NAMETOOLONG = 63, NFSERR_NOTEMPTY = 66, NFSERR_DQUOT = 69, NFSERR_STALE = 70,
+    NFSERR_NODEV = 19, NFSERR_WFLUSH = 99
+};
 enum ftype { NFNON = 0, NFREG = 1, NFDIR = 2, NFBLK = 3, NFCHR = 4, NFLNK = 5 };
 typedef handle fhandle[32];
 struct timeval { uint32_t seconds; uint32_t useconds; };
@@ -77,6 +81,8 @@ program NFS2 {
     statfsres STATFS(file_handle) = 17;  /* 2.2.18 */
 };
 /* Appendix A */
+/* A Unix error number; only those below have one everywhere. */
+enum errno { MNT_OK = 0, EPERM = 1, ENOENT = 2, EIO = 5, EACCES = 13, ENOTDIR = 20, EINVAL = 22 };
 union fhstatus switch (errno status) { case MNT_OK: fhandle directory; default: void; };
 program MOUNT1 {
     void NULL(void) = 0;
@@ -104,6 +110,4 @@ program MOUNT2 {
 };
     """,
     rfc1813.TYPES,
-    stat=enum("stat", {**NFS2_STATUS, 0: "NFS_OK"}),
-    errno=enum("errno", {**MOUNT1_STATUS, 0: "MNT_OK"}),
 )

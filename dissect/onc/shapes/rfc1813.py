@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ...layers.oncrpc_codes import FLAVOR_NAMES
-from ..statuses import MOUNT3_STATUS, NFS3_STATUS
 from .language import declared
 from .types import TO_END_OF_FILE, XdrInteger, enum
 
@@ -26,6 +25,14 @@ typedef uint64_t size3;
 typedef uint64_t offset3;
 typedef octal uint32_t mode3;
 typedef uint32_t count3;
+enum nfsstat3 {
+    NFS3_OK = 0, NFS3ERR_PERM = 1, NFS3ERR_NOENT = 2, NFS3ERR_IO = 5, NFS3ERR_NXIO = 6, NFS3ERR_ACCES = 13,
+    NFS3ERR_EXIST = 17, NFS3ERR_NOTDIR = 20, NFS3ERR_ISDIR = 21, NFS3ERR_FBIG = 27, NFS3ERR_NOSPC = 28,
+    NFS3ERR_ROFS = 30, NFS3ERR_NAMETOOLONG = 63, NFS3ERR_NOTEMPTY = 66, NFS3ERR_DQUOT = 69, NFS3ERR_STALE = 70,
+    NFS3ERR_XDEV = 18, NFS3ERR_NODEV = 19, NFS3ERR_INVAL = 22, NFS3ERR_MLINK = 31, NFS3ERR_REMOTE = 71,
+    NFS3ERR_BADHANDLE = 10001, NFS3ERR_NOT_SYNC = 10002, NFS3ERR_BAD_COOKIE = 10003, NFS3ERR_NOTSUPP = 10004,
+    NFS3ERR_TOOSMALL = 10005, NFS3ERR_SERVERFAULT = 10006, NFS3ERR_BADTYPE = 10007, NFS3ERR_JUKEBOX = 10008
+};
 enum ftype3 { NF3REG = 1, NF3DIR = 2, NF3BLK = 3, NF3CHR = 4, NF3LNK = 5, NF3SOCK = 6, NF3FIFO = 7 };
 struct specdata3 { uint32_t specdata1; uint32_t specdata2; };
 typedef handle nfs_fh3<64>;
@@ -190,6 +197,10 @@ program NFS3 {
 };
 
 /* Appendix I */
+enum mountstat3 {
+    MNT3_OK = 0, MNT3ERR_PERM = 1, MNT3ERR_NOENT = 2, MNT3ERR_IO = 5, MNT3ERR_ACCES = 13, MNT3ERR_NOTDIR = 20,
+    MNT3ERR_INVAL = 22, MNT3ERR_NAMETOOLONG = 63, MNT3ERR_NOTSUPP = 10004, MNT3ERR_SERVERFAULT = 10006
+};
 typedef string dirpath<1024>;
 typedef string name<255>;
 struct mountbody { name ml_hostname; dirpath ml_directory; };
@@ -210,10 +221,8 @@ program MOUNT3 {
     exports EXPORT(void) = 5;
 };
     """,
-    nfsstat3=enum("nfsstat3", {**NFS3_STATUS, 0: "NFS3_OK"}),
     # COMMIT, 3.3.21
     count3_or_rest=XdrInteger("count3", meanings={0: TO_END_OF_FILE}),
-    mountstat3=enum("mountstat3", MOUNT3_STATUS | {0: "MNT3_OK"}),
     auth_flavor=FLAVORS,
 )
 NFS3, MOUNT3 = TYPES["NFS3"], TYPES["MOUNT3"]

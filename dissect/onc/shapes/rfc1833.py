@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..rpc_header import PROGRAM_NAMES
+from ..programs import PROGRAM_NAMES
 from .language import declared
 from .types import XdrInteger
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from ..statuses import RQUOTA_STATUS
 from .language import declared
-from .types import enum
 
 TYPES = declared(
     """
+enum gqr_status { Q_OK = 1, Q_NOQUOTA = 2, Q_EPERM = 3 };
 enum quota_type { USRQUOTA = 0, GRPQUOTA = 1 };
 struct sq_dqblk {
     uint32_t rq_bhardlimit; uint32_t rq_bsoftlimit; uint32_t rq_curblocks; uint32_t rq_fhardlimit;
@@ -40,6 +39,5 @@ program RQUOTA2 {
     setquota_rslt SETQUOTA(ext_setquota_args) = 3;
     setquota_rslt SETACTIVEQUOTA(ext_setquota_args) = 4;
 };
-    """,
-    gqr_status=enum("gqr_status", {**RQUOTA_STATUS, 1: "Q_OK"}),
+    """
 )
