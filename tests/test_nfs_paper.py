@@ -35,14 +35,14 @@ HEAD = """# What is decoded
 
 Made from `dissect/onc/shapes/` by `python tests/test_nfs_paper.py`; a test keeps it so.
 
-`rdmascope show` prints these fields of a call and its reply, `show --json` has them under the same names. Names and
-types are those of the RFCs: NFS version 2 (RFC 1094), 3 (RFC 1813), 4.0 (RFC 7530), 4.1 (RFC 8881), 4.2 (RFC 7862),
-extended attributes (RFC 8276), layouts of files, flexible files (RFC 8435), block volumes (RFC 5663) and SCSI (RFC
-8154), RPC (RFC 5531) with RPCSEC_GSS (RFC 2203, 5403, 7861), port mapper and rpcbind (RFC 1833), rquota.
+`rdmascope show` prints the fields of a call and its reply; `show --json` has them under the same names. The names of
+fields and types are those of the RFCs: NFS version 2 (RFC 1094), 3 (RFC 1813), 4.0 (RFC 7530), 4.1 (RFC 8881), 4.2 (RFC
+7862), extended attributes (RFC 8276), layouts of files, flexible files (RFC 8435), block volumes (RFC 5663) and SCSI
+(RFC 8154), RPC (RFC 5531) with RPCSEC_GSS (RFC 2203, 5403, 7861), port mapper and rpcbind (RFC 1833), rquota.
 
-`x<>` is an array of any length, `x<n>` one of at most n elements, `x list` a linked list, `x?` optional. In a union,
-each arm follows the values of the discriminant that choose it. Wireshark's names of these fields are in
-[verify.md](verify.md).
+`x<>` is an array of any length, `x<n>` an array of at most n elements, `x[n]` one of exactly n, `x list` a linked list,
+and `x?` is optional. A union lists its arms behind the values of the discriminant that choose them.
+[verify.md](verify.md) has Wireshark's names of these fields.
 """
 
 

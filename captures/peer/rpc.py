@@ -1,9 +1,9 @@
-"""RPC messages of our own making: their parts, their values as bytes, calls, and programs that answer them.
+"""RPC messages that the probe and the synthesizer make: calls, replies, and programs that answer calls.
 
-Some parts may travel in chunks (RFC 8166, 3.4 and 4.3); values are of declared XDR types (RFC 4506).
-
-A value is an int, bytes, None (an optional that is absent), a list (an array, a linked list), a tuple of bit numbers (a
-bitmap), or a dictionary from field names to values (a structure, a union with its discriminant, attributes by name).
+A message is a sequence of parts, so that the transport can move some of them in chunks (RFC 8166, 3.4 and 4.3).  Its
+contents are encoded from values of declared XDR types (RFC 4506).  A value is an int, bytes, None for an absent
+optional, a list for an array or a linked list, a tuple of bit numbers for a bitmap, or a dictionary for the rest: the
+fields of a structure, those of a union with its discriminant, attributes by name.
 """
 
 from __future__ import annotations
@@ -54,17 +54,18 @@ from rdmascope.dissect.onc.shapes.types import (
 
 @dataclass(frozen=True, slots=True)
 class DdpItem:
-    """The contents of a DDP-eligible opaque; its length word belongs to the part before it, its pad to neither."""
+    """The contents of an opaque that may travel in a chunk (RFC 8267), without its length word, which ends the part
+    before, and without its pad, which no part holds."""
 
     data: bytes
 
 
 Parts = tuple[bytes | DdpItem, ...]
-"""An RPC message from its XID on, in order."""
+"""An RPC message from its XID on: plain bytes and DDP-eligible items, in the order of the message."""
 
 
 def pad(length: int) -> bytes:
-    """What rounds ``length`` bytes up to a multiple of four (RFC 4506, 4.10)."""
+    """The zero bytes that fill ``length`` bytes up to a multiple of four (RFC 4506, 4.10)."""
     return bytes(-length % 4)
 
 
@@ -73,7 +74,7 @@ def _wire(part: bytes | DdpItem) -> bytes:
 
 
 def whole(parts: Parts) -> bytes:
-    """The message as TCP would carry it, without record mark."""
+    """The bytes of the message as TCP would carry it, without the record mark."""
     return b"".join(map(_wire, parts))
 
 
@@ -82,9 +83,11 @@ def items(parts: Parts) -> list[DdpItem]:
 
 
 def reduce(parts: Parts, taken: Collection[int]) -> tuple[bytes, list[tuple[int, bytes]]]:
-    """The stream without the items (by index) in ``taken``, and these, each with its Position.
+    """The Payload stream that remains when the items with the indices ``taken`` move to chunks, and those items as
+    (Position, contents).
 
-    A Position counts from the start of the whole message; pads of taken items are left out (RFC 8166, 3.4.5).
+    A Position counts bytes from the start of the whole message.  The pads of taken items travel nowhere (RFC 8166,
+    3.4.5).
     """
     stream = bytearray()
     chunks: list[tuple[int, bytes]] = []
@@ -103,7 +106,10 @@ def reduce(parts: Parts, taken: Collection[int]) -> tuple[bytes, list[tuple[int,
 
 
 def restore(stream: bytes, chunks: Iterable[tuple[int, bytes]]) -> bytes | None:
-    """The whole message: each chunk at its Position, rounded up; None where a Position is not in the message."""
+    """The whole message, each chunk put back at its Position and padded to a multiple of four.
+
+    None where a Position is no multiple of four, or lies outside the message.
+    """
     message = bytearray()
     taken = 0
     for position, data in sorted(chunks, key=lambda chunk: chunk[0]):
@@ -116,7 +122,8 @@ def restore(stream: bytes, chunks: Iterable[tuple[int, bytes]]) -> bytes | None:
 
 
 def cut(length: int, count: int) -> list[int]:
-    """``length`` bytes in ``count`` segments, or fewer where there are not as many bytes; the last may be shorter."""
+    """Lengths of the segments that share ``length`` bytes: ``count`` of them, or fewer if there are fewer bytes.  The
+    last may be shorter; zero bytes are one segment of length 0."""
     size = max(1, -(-length // max(1, count)))
     return [min(size, length - at) for at in range(0, length, size)] or [0]
 
@@ -125,16 +132,16 @@ XdrValue = Any
 
 
 class NoValue(Exception):
-    """The bytes are no value of the type."""
+    """The bytes are not the encoding of a value of the type."""
 
 
 def encoded(type: XdrType, value: XdrValue = None) -> bytes:
-    """The bytes of a value; what is left out of a structure is zero, empty or absent."""
+    """The XDR of a value.  Fields that the dictionary of a structure omits are zero, empty or absent."""
     return whole(encoded_parts(type, value))
 
 
 def encoded_parts(type: XdrType, value: XdrValue = None) -> Parts:
-    """The bytes of a value; an opaque given as ``DdpItem`` is a part of its own."""
+    """The XDR of a value as parts: an opaque given as ``DdpItem`` becomes a part of its own."""
     encoder = _ValueEncoder()
     encoder.add(type, value)
     return encoder.parts()
@@ -212,7 +219,7 @@ class _ValueEncoder:
 
 
 def decoded(type: XdrType, data: bytes, start: int = 0, max_nodes: int = MAX_NODES) -> tuple[XdrValue, int]:
-    """The value at ``start``, and the offset behind it; raises NoValue."""
+    """The value that begins at offset ``start``, and the offset behind it.  Raises NoValue."""
     value = decode(type, type.name, SparseBytes([(0, data)], len(data)), start, len(data), max_nodes)
     if value.problem:
         raise NoValue(value.problem)
@@ -220,7 +227,7 @@ def decoded(type: XdrType, data: bytes, start: int = 0, max_nodes: int = MAX_NOD
 
 
 def plain(node: Node) -> XdrValue:
-    """The value of a decoded tree; raises NoValue where a part of it is none."""
+    """The value of a decoded tree.  Raises NoValue where a part of the tree could not be decoded."""
     if node.note or node.type is None:
         raise NoValue(f"{node.name}: {node.note}")
     match node.type:
@@ -243,7 +250,7 @@ def plain(node: Node) -> XdrValue:
 
 AUTH_TOOWEAK = 5
 UNNAMED = 65534
-"""User and group of a caller who gives none."""
+"""The user and group ID of a caller whose credential names none (AUTH_NONE)."""
 
 
 def opaque(data: bytes) -> bytes:
@@ -255,20 +262,22 @@ _CREDENTIAL = {"flavor": AUTH_SYS, "body": encoded(AUTHSYS_PARMS, _AUTH_SYS)}
 
 
 def call_head(xid: int, program: int, version: int, procedure: int, **auth: XdrValue) -> bytes:
-    """The RPC header of a call (RFC 5531, 9), with AUTH_SYS save for NULL; ``auth``: another ``cred`` and ``verf``."""
+    """The RPC header of a call (RFC 5531, 9).  NULL is called with AUTH_NONE, every other procedure with AUTH_SYS,
+    unless ``auth`` gives another ``cred`` and ``verf``."""
     head = {"xid": xid, "mtype": CALL, "rpcvers": RPC_VERSION, "prog": program, "vers": version, "proc": procedure}
     return encoded(RPC_CALL, head | (auth or {"cred": _CREDENTIAL if procedure else None}))
 
 
 def call(xid: int, program: int, version: int, procedure: int, arguments: XdrValue) -> Parts:
-    """A whole call of a procedure that is declared."""
+    """A whole call, its arguments encoded as the procedure's declaration says."""
     shape = procedure_shape(program, version, procedure)
     assert shape is not None and shape.arguments is not None
     return behind(call_head(xid, program, version, procedure), encoded_parts(shape.arguments, arguments))
 
 
 def reply_head(xid: int, status: int = SUCCESS, **mismatch: int) -> bytes:
-    """The header of a reply that accepts the call (RFC 5531, 9); ``mismatch``: the versions that there are."""
+    """The header of a reply that accepts the call (RFC 5531, 9); ``mismatch``: ``low`` and ``high`` of
+    PROG_MISMATCH."""
     return _reply(xid, reply_data={"accept_stat": status, **mismatch})
 
 
@@ -278,7 +287,7 @@ def _reply(xid: int, **body: XdrValue) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who calls, as AUTH_SYS has it."""
+    """The user and group ID in the AUTH_SYS credential of a call."""
 
     uid: int
     gid: int
@@ -286,7 +295,10 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class RpcProcedure:
-    """``run`` makes results of arguments; it raises NoValue where the arguments are none."""
+    """A procedure that is declared, and the function ``run`` that computes its results from the arguments.
+
+    ``run`` raises NoValue for arguments that it cannot serve: the caller is told GARBAGE_ARGS.
+    """
 
     shape: ProcedureShape
     run: Callable[[XdrValue, Caller], XdrValue]
@@ -294,11 +306,11 @@ class RpcProcedure:
 
 @dataclass(frozen=True, slots=True)
 class RpcProgram:
-    """One version of a program."""
+    """The procedures of one version of a program, by number."""
 
     procedures: Mapping[int, RpcProcedure]
     whole: Mapping[int, Callable[[bytes, int, Caller], Parts]]
-    """Procedures that decode their arguments themselves: the message, the offset of the arguments."""
+    """Procedures that decode their arguments themselves, from the message and the offset of the arguments."""
 
 
 Programs = Mapping[int, Mapping[int, RpcProgram]]
@@ -306,7 +318,8 @@ Programs = Mapping[int, Mapping[int, RpcProgram]]
 
 
 def answer(programs: Programs, message: bytes) -> Parts:
-    """The reply to a call; what cannot be read is answered as RFC 5531 says."""
+    """The reply to a whole call.  A call that cannot be served is refused as RFC 5531, 9 says: RPC_MISMATCH,
+    AUTH_ERROR, PROG_UNAVAIL, PROG_MISMATCH, PROC_UNAVAIL or GARBAGE_ARGS."""
     xid = int.from_bytes(message[:4], "big")
     try:
         call, at = decoded(RPC_CALL, message)

@@ -1,7 +1,8 @@
-"""Wireshark's names of the fields of calls and replies, and the names that they have here (those of the RFCs).
+"""Which fields of NFS and RPC a Wireshark field stands for: Wireshark's names, and the names that the RFCs give them.
 
-Seen in captures, each at the same place of a message as ours; of a name that is not here only the value is compared.
-A field without a name here is a word that counts, or says that something follows.
+The pairs were seen in captures, where both programs had a field at the same offset of a message.  ``verify`` compares
+only the value of a Wireshark field whose name is missing here.  A Wireshark field without names is a word that the RFCs
+do not name: it counts elements, or says that an optional follows.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Settings, states, events and actions of an endpoint, and a message at the moment before it is sent, with its
-transport header.
+"""What an endpoint of an RPC-over-RDMA connection is set up with, told, and tells: settings, states, events, actions
+and reports.  Also the messages that it is about to send, and how their transport headers are encoded.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from rdmascope.dissect.rpcrdma.messages import Segment, TransportHeader, WriteCh
 from ..rpc import Parts
 
 Value = int | bool | bytes
-"""The value of a characteristic; bytes for the XDR of one that no document defines."""
+"""The value of a transport characteristic; of one that no document defines, its XDR."""
 
 
 def encode_header(header: TransportHeader) -> bytes:
-    """The header as it goes on the wire; ``length`` and ``problem`` do not count.
+    """The bytes of a transport header; its ``length`` and ``problem`` are ignored.
 
-    Of a version or a procedure that no document defines it is the four fixed words.
+    The header of a version or procedure that no document defines is the four fixed words alone.
     """
     fixed = RPCRDMA(
         xid=header.xid, version=header.version, credits=header.credits or 0, procedure=header.procedure or 0
@@ -73,7 +73,7 @@ def _array(chunk: WriteChunk) -> Any:
 
 
 def encode_option(option: int, *fields: Any) -> bytes:
-    """The rdma_optinfo of an option, its fields in their order (xcharext-02, 5.2)."""
+    """The bytes of an option's rdma_optinfo, which consists of ``fields`` in this order (xcharext-02, 5.2)."""
     layer = OPTION_LAYERS[option]
     names = [field.name for field in layer.fields_desc]
     return bytes(layer(**dict(zip(names, fields, strict=True))))
@@ -84,7 +84,7 @@ def xcharval(which: int, value: Value) -> Any:
 
 
 def xcharsubset(positions: Iterable[int]) -> list[int]:
-    """The words that select the positions (xcharext-02, 2.1)."""
+    """The 32-bit words in which exactly the bits at ``positions`` are set (xcharext-02, 2.1)."""
     chosen = set(positions)
     return [
         sum(1 << bit for bit in range(32) if 32 * word + bit in chosen)
@@ -93,7 +93,8 @@ def xcharsubset(positions: Iterable[int]) -> list[int]:
 
 
 class Role(IntEnum):
-    """Which end of the connection, for as long as it lasts; the index of the end in ``Connection.endpoints``."""
+    """An end of the connection, which keeps its role for as long as the connection lasts; also the index of that end in
+    ``Connection.endpoints``."""
 
     CLIENT = 0
     SERVER = 1
@@ -101,7 +102,7 @@ class Role(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class EndpointSettings:
-    """One end, as it is set up.  Sizes are in bytes."""
+    """How one end is set up.  Sizes are in bytes."""
 
     version: int = 1
     """The highest version supported, 1 or 2."""
@@ -114,9 +115,11 @@ class EndpointSettings:
     """Send RFC 8797 private data."""
     send_size: int = 4096
     receive_size: int = 4096
-    """Version 1, as private data announce them: multiples of 1024 up to 262144."""
+    """Longest message that this end sends and receives by version 1, as its private data announce them (RFC 8797):
+    multiples of 1024 up to 262144."""
     remote_invalidation: bool = False
-    """R of the private data, and Requester Remote Invalidation of version 2."""
+    """This end accepts Send With Invalidate: flag R of the private data (RFC 8797), and Requester Remote
+    Invalidation of version 2."""
     extension: bool = True
     """Version 2: knows the transport characteristics of xcharext-02."""
     receive_buffer: int = 4096
@@ -128,7 +131,8 @@ class EndpointSettings:
     more: Mapping[int, bytes] = field(default_factory=dict)
     """Characteristics that no document defines, with their XDR, to be announced along."""
     on_request: Mapping[int, str] = field(default_factory=dict)
-    """Characteristic -> 'done', 'pending' or 'reject' where the peer asks for a change; by default 'done'."""
+    """How this end answers a peer that asks it to change a characteristic, by number: 'done' (also for those that are
+    not here), 'pending' or 'reject'."""
 
 
 # Events
@@ -137,7 +141,7 @@ class EndpointSettings:
 @dataclass(frozen=True, slots=True)
 class Connected:
     private_data: bytes = b""
-    """The consumer private data of the peer: without the IP CM header, or the enhanced words of MPA."""
+    """The consumer private data of the peer, without the IP CM header or the words of enhanced MPA in front of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +187,7 @@ class Register:
     """The endpoint's own number for it, as in Registered, Release and Released."""
     length: int
     data: bytes = b""
-    """What the peer may read there; empty for memory that it may write."""
+    """The contents that the peer may read; empty for memory that the peer may write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,27 +229,27 @@ Action = Register | Release | Send | RdmaRead | RdmaWrite | Disconnect
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """A call of the peer, to be answered by ``Endpoint.reply``."""
+    """The peer made a call; ``Endpoint.reply`` answers it."""
 
     call: int
     message: bytes
-    """The whole RPC message, all chunks put back."""
+    """The whole RPC message, with the contents of all chunks in place."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """The reply to a call."""
+    """The peer replied to a call."""
 
     xid: int
     message: bytes
-    """The whole RPC message, Write chunks put back where the upper-layer binding says."""
+    """The whole RPC message, with the contents of Write chunks where the upper-layer binding (RFC 8267) has them."""
     results: tuple[bytes, ...] = ()
-    """What came in each Write chunk."""
+    """The contents of each Write chunk, in the order of the chunks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A call that got no reply."""
+    """A call ended without a reply."""
 
     xid: int
     reason: str
@@ -262,7 +266,7 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A characteristic of the peer, as it is in force from now on."""
+    """The value of a characteristic of the peer that is in force from now on."""
 
     which: int
     value: int | bool | bytes
@@ -277,16 +281,17 @@ Output = Action | Report
 
 @dataclass(frozen=True, slots=True)
 class Chunks:
-    """How a call travels; None: as its size needs it."""
+    """Which chunks a call is made with.  None leaves that to the sizes: a chunk is used where inline there is no
+    room."""
 
     read: bool | None = None
-    """Its items in Read chunks."""
+    """The DDP-eligible items of the call travel in Read chunks."""
     zero: bool | None = None
-    """The rest in a Read chunk at Position 0; so it is in any case where it does not fit inline."""
+    """The rest of the call travels in a Read chunk at Position 0, as it always does where it does not fit inline."""
     write: bool | None = None
-    """A Write chunk for each result."""
+    """The call offers a Write chunk for each DDP-eligible result."""
     reply: bool | None = None
-    """A Reply chunk."""
+    """The call offers a Reply chunk."""
     segments: int = 1
     """Segments of each chunk."""
 
@@ -296,9 +301,9 @@ class Call:
     parts: Parts
     """The RPC message from its XID on."""
     largest_reply: int = 512
-    """Bytes of the reply's Payload stream at most, without what ``results`` counts."""
+    """The most bytes that the reply's Payload stream can have, without the results that ``results`` counts."""
     results: tuple[int, ...] = ()
-    """Bytes of each DDP-eligible result at most."""
+    """The most bytes that each DDP-eligible result can have."""
     chunks: Chunks = Chunks()
 
     @property
@@ -349,7 +354,8 @@ TRANSITIONS: dict[tuple[State, Input], State] = {
 
 
 def choose(lowest: int, highest: int, supported: tuple[int, int]) -> int | None:
-    """The highest version in both ranges; None where there is none.  What was refused is above ``highest``."""
+    """The highest version that is both in [lowest, highest] and in ``supported``; None where none is.  Versions above
+    ``highest`` were refused."""
     version = min(highest, supported[1])
     return version if version >= max(lowest, supported[0]) else None
 
@@ -385,7 +391,7 @@ STAGES: dict[tuple[Stage, type[Event]], Stage | None] = {
     (Stage.CLOSED, Completed): None,
     (Stage.CLOSED, ConnectionEnded): None,
 }
-"""What each event leads to; None: it means nothing there, and nothing is done."""
+"""The stage that each event leads to.  None: the event means nothing in that stage, and is ignored."""
 
 
 # A message before it is sent
@@ -393,7 +399,7 @@ STAGES: dict[tuple[Stage, type[Event]], Stage | None] = {
 
 @dataclass(slots=True)
 class PlannedSend:
-    """A Send, the RDMA Writes before it, and (for faults alone) what comes behind it."""
+    """A Send with the RDMA Writes that go before it and, where a fault wants them, the actions that follow it."""
 
     kind: str
     """'call', 'reply', 'error' or 'option'."""
@@ -403,9 +409,9 @@ class PlannedSend:
     after: list[Action] = field(default_factory=list)
     invalidate: int | None = None
     raw: bytes | None = None
-    """The header as it goes out, where it is not what ``header`` says."""
+    """The bytes that are sent in place of ``header``, where a fault wants others."""
     asked: TransportHeader | None = None
-    """For a reply or an error, the header of the message that it answers."""
+    """The header of the message that a reply or an error answers; None for calls."""
     backward: bool = False
 
     def actions(self) -> list[Action]:
@@ -414,6 +420,6 @@ class PlannedSend:
 
 
 def with_lengths(chunk: WriteChunk, lengths: list[int]) -> WriteChunk:
-    """The chunk, its segments with other lengths."""
+    """The chunk with these lengths for its segments, one each."""
     pairs = zip(chunk.segments, lengths, strict=True)
     return WriteChunk(tuple(segment._replace(length=length) for segment, length in pairs))

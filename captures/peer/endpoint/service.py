@@ -1,7 +1,8 @@
-"""An application that answers: as much of NFS as conversations need, and the calls that go with it.
+"""The application behind an endpoint: a little of NFS, as much as conversations between two endpoints need, and the
+calls that use it.
 
-What a READ returns follows from its offset, so that both ends know it: ``pattern``.  NFSv3 is RFC 1813, NFSv4.1 and its
-callbacks RFC 8881; eligible items are those of RFC 8267.
+A READ returns ``pattern``, which depends on the offset alone, so that both ends know the contents of the file.  NFSv3
+is that of RFC 1813, NFSv4.1 with its callbacks that of RFC 8881; RFC 8267 says which items may travel in chunks.
 """
 
 from __future__ import annotations
@@ -42,12 +43,13 @@ _SIZES = dict.fromkeys(("ca_maxrequestsize", "ca_maxresponsesize", "ca_maxrespon
 CHANNEL = _SIZES | {"ca_maxoperations": 8, "ca_maxrequests": 16}
 FILE_SYNC = 2
 LARGEST = 1 << 20
-"""Bytes that a READ or READDIRPLUS returns at most."""
+"""The most bytes that a READ or READDIRPLUS returns."""
 _SQUARES = bytes(number * number * 7 + number * 13 & 0xFF for number in range(509))
 
 
 def pattern(offset: int, count: int) -> bytes:
-    """What the file holds there: nothing that repeats at a power of two."""
+    """``count`` bytes of the file at ``offset``.  Their period is 509, so that data at the offset of another block,
+    which is off by a power of two, differ."""
     start = offset % len(_SQUARES)
     return (_SQUARES * (count // len(_SQUARES) + 2))[start : start + count]
 
@@ -76,17 +78,17 @@ def write(xid: int, offset: int, data: bytes, file: bytes = HANDLE) -> Parts:
 
 
 def readdirplus(xid: int, count: int) -> Parts:
-    """A directory listing of up to ``count`` bytes."""
+    """READDIRPLUS of up to ``count`` bytes of entries (RFC 1813, 3.3.17)."""
     return _nfs3(xid, READDIRPLUS, dir=HANDLE, dircount=count, maxcount=count)
 
 
 def compound(xid: int, *operations: XdrValue, minor: int = 0) -> Parts:
-    """Operations of NFSv4, each with its number as ``argop``."""
+    """A COMPOUND of NFSv4.``minor``; each operation is a dictionary with its number as ``argop`` (RFC 8881, 16.2)."""
     return call(xid, NFS, 4, COMPOUND, {"minorversion": minor, "argarray": operations})
 
 
 def create_session(xid: int) -> Parts:
-    """Offers the connection for callbacks."""
+    """CREATE_SESSION, in which the client offers the connection for callbacks (RFC 8881, 18.36)."""
     operation: dict[str, XdrValue] = {"argop": OP_CREATE_SESSION, "csa_clientid": 1, "csa_sequence": 1}
     operation |= {"csa_fore_chan_attrs": CHANNEL, "csa_back_chan_attrs": CHANNEL, "csa_sec_parms": [{}]}
     operation |= {"csa_flags": CONN_BACK_CHAN, "csa_cb_program": NFS_CALLBACK}
@@ -94,7 +96,7 @@ def create_session(xid: int) -> Parts:
 
 
 def callback(xid: int, tag: bytes = b"") -> Parts:
-    """CB_SEQUENCE and CB_RECALL; ``tag`` makes it as long as wanted."""
+    """A CB_COMPOUND of CB_SEQUENCE and CB_RECALL (RFC 8881, 20.9 and 20.2); a longer ``tag`` makes a longer call."""
     sequence = {"argop": CB_SEQUENCE, "csa_sessionid": SESSION, "csa_sequenceid": 1}
     recall = {"argop": CB_RECALL, "stateid": {"seqid": 1}, "fh": HANDLE}
     arguments = {"tag": tag, "minorversion": 1, "argarray": [sequence, recall]}
@@ -142,7 +144,7 @@ ATTRIBUTES: XdrValue = {
 
 WRITTEN = {"committed": FILE_SYNC, "verf": b"verifier"}
 ENTRY_BYTES = 164
-"""Bytes of an entry in a listing."""
+"""Bytes that an entry takes in the results of READDIRPLUS."""
 
 
 def _read(arguments: XdrValue, caller: Caller) -> XdrValue:
@@ -192,5 +194,5 @@ def write_done(xid: int) -> bytes:
 
 
 def serve(message: bytes) -> Parts:
-    """The reply to a whole RPC call; one that cannot be read is answered GARBAGE_ARGS."""
+    """The reply to a whole RPC call; a call that cannot be decoded is answered GARBAGE_ARGS."""
     return answer(PROGRAMS, message)

@@ -1,4 +1,4 @@
-"""One export: the files in memory, and the programs that clients reach them by."""
+"""The NFS server of the probe: one export with files in memory, which clients reach by NFSv3, NFSv4 and MOUNT."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from .nfs3 import Nfs3
 from .nfs4 import Nfs4
 
 MAX_CALL = 65536
-"""Bytes of a call; a longer one ends its connection."""
+"""The most bytes of a call over TCP; a longer call ends its connection."""
 IDLE = 60
 """Seconds after which a connection without calls is closed."""
 MAX_CONNECTIONS = 64
-"""At a time, each with a thread."""
+"""The most connections at a time; each has a thread."""
 EXPORT = "/"
 
 
 class MountService:
-    """The procedures.  Directories of the export can be mounted, too."""
+    """The procedures of MOUNT version 3 (RFC 1813, appendix I); clients may mount any directory of the export."""
 
     def __init__(self, files: FileSystem) -> None:
         self.files = files
@@ -58,7 +58,7 @@ class MountService:
 
 
 class MountListener:
-    """Answers MOUNT calls over TCP, in threads of its own."""
+    """Answers MOUNT calls that come over TCP, in threads of its own.  Raises CaptureError where it cannot listen."""
 
     def __init__(self, files: FileSystem, address: str, port: int) -> None:
         programs = {MOUNT: {3: MountService(files).program}}
@@ -96,7 +96,7 @@ class _TcpServer(socketserver.ThreadingTCPServer):
         super().__init__((address, port), handler)
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        """Beyond the limit connections are closed at once."""
+        """Whether there is room for another connection; beyond ``MAX_CONNECTIONS`` the server closes it at once."""
         return self._room.acquire(blocking=False)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
@@ -112,7 +112,10 @@ class _TcpServer(socketserver.ThreadingTCPServer):
 
 
 def _record(connection: Any) -> bytes:
-    """The next message, from its fragments (RFC 5531, 11); raises EOFError at the end, and where it is too long."""
+    """The next RPC message, put together from its fragments (RFC 5531, 11).
+
+    Raises EOFError where the connection ends, and for a message of more than ``MAX_CALL`` bytes.
+    """
     message = b""
     while True:
         (mark,) = unpack(">I", _exactly(connection, 4))
@@ -137,12 +140,17 @@ def _exactly(connection: Any, size: int) -> bytes:
 MEBIBYTE = 1 << 20
 CAPACITY = 64 * MEBIBYTE
 PATTERN = b"pattern"
-"""A file that is there from the start, of known contents, under a known handle: the probe reads it."""
+"""Name of the file that the server has from the start, with known contents and a known handle, for the probe to
+read."""
 PATTERN_SIZE = 2 * MEBIBYTE
 
 
 class Export:
-    """An NFS server for calls from anywhere; ``extra`` are other programs to be served along."""
+    """An NFS server, which answers calls whatever transport they came by.
+
+    ``capacity``: bytes that the files may take; ``extra``: further programs to serve; ``instance``: what tells the file
+    handles of this run from those of others, by default random; ``now``: gives nanoseconds since 1970.
+    """
 
     def __init__(
         self,
@@ -163,7 +171,8 @@ class Export:
         return answer(self.programs, message)
 
     def listen_for_mounts(self, address: str, port: int) -> int:
-        """Answer MOUNT over TCP at an address, too; returns the port.  Raises CaptureError."""
+        """Also answer MOUNT over TCP at this address; returns the port, chosen by the system for 0.  Raises
+        CaptureError."""
         self._mounts.append(MountListener(self.files, address, port))
         return self._mounts[-1].port
 

@@ -1,7 +1,7 @@
-"""Files and directories in memory, within a capacity that no client can exceed, and why something cannot be done.
+"""Files and directories in memory, within a capacity that no client can exceed.
 
-Errors are raised as ``NfsError``. Handles name an inode of this very file system: a handle of a removed inode, or of
-another run, is stale. Permissions are recorded, not enforced.
+What cannot be done raises ``NfsError`` with a status.  A file handle names an inode of this run: handles of removed
+inodes and of other runs are stale.  The file system records permissions, but does not enforce them.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ NfsStatus = IntEnum("NfsStatus", {
     "NOT_ONLY_OP": 10081, "WRONG_TYPE": 10083,
 })
 # fmt: on
-"""A status of NFSv4; those below 10009 mean the same in NFSv3, and NOT_SYNC is of NFSv3 alone."""
+"""Statuses of NFSv4.  Those below 10009 mean the same in NFSv3; NOT_SYNC exists in NFSv3 only."""
 
 
 class NfsError(Exception):
-    """An operation fails with a status."""
+    """An operation failed with this status."""
 
     def __init__(self, status: NfsStatus) -> None:
         super().__init__(status.name)
@@ -41,13 +41,13 @@ Found = TypeVar("Found")
 
 
 def refuse(when: object, status: NfsStatus) -> None:
-    """Raise NfsError where this is true."""
+    """Raise NfsError with ``status`` if ``when`` is true."""
     if when:
         raise NfsError(status)
 
 
 def present(found: Found | None, status: NfsStatus) -> Found:
-    """What is there; raises NfsError where nothing is."""
+    """The value itself; raises NfsError with ``status`` where it is None."""
     if found is None:
         raise NfsError(status)
     return found
@@ -55,20 +55,21 @@ def present(found: Found | None, status: NfsStatus) -> Found:
 
 MAX_NAME = 255
 MAX_LINK = 4096
-"""Bytes of a symbolic link's target."""
+"""The most bytes of a symbolic link's target."""
 MAX_LINKS = 1000
-"""Names of a file."""
+"""The most names that a file can have."""
 MAX_FILE = (1 << 63) - 1
-"""Bytes that a client may try to write: one that knows of less never hears that there is no space."""
+"""The largest file size that clients are told, in bytes.  It is far above any capacity: a client that knew of less
+would never send the write that is refused for lack of space."""
 ENTRY_SIZE = 1024
-"""Bytes of the capacity that a name takes, whatever is behind it."""
+"""Bytes of the capacity that each name takes, in addition to the contents of its file."""
 HANDLE_SIZE = 16
 FIRST_COOKIE = 3
 """The cookie of a directory's first entry; 1 and 2 are "." and ".." where a protocol lists them (RFC 8881, 18.23.3)."""
 
 
 READ, LOOKUP, MODIFY, EXTEND, DELETE, EXECUTE = (1 << bit for bit in range(6))
-"""What ACCESS asks for (RFC 1813, 3.3.4; RFC 8881, 18.1)."""
+"""Bits of the rights that ACCESS asks for (RFC 1813, 3.3.4; RFC 8881, 18.1)."""
 
 
 SECOND = 1_000_000_000
@@ -76,7 +77,7 @@ SECOND = 1_000_000_000
 
 
 def file_time(nanoseconds: int) -> dict[str, int]:
-    """A time as nfstime3 and nfstime4 have it."""
+    """A time since 1970 as the fields of nfstime3 and nfstime4."""
     return {"seconds": nanoseconds // SECOND, "nseconds": nanoseconds % SECOND}
 
 
@@ -90,7 +91,7 @@ class FileType(IntEnum):
 
 @dataclass(slots=True)
 class FileAttributes:
-    """What a client may set; None: it is left as it is.  Times are nanoseconds since 1970."""
+    """Attributes that a client sets; those that are None stay as they are.  Times are nanoseconds since 1970."""
 
     mode: int | None = None
     uid: int | None = None
@@ -114,9 +115,9 @@ class Inode:
     ctime: int
     links: int = 1
     change: int = 1
-    """Goes up with every change."""
+    """The change attribute (RFC 8881, 5.8.1.4): one more with every change."""
     data: bytearray = field(default_factory=bytearray)
-    """Contents of a file, or where a symbolic link leads."""
+    """The contents of a file, or the target of a symbolic link."""
     entries: dict[bytes, DirectoryEntry] = field(default_factory=dict)
     """A directory's entries by name, in the order of their cookies."""
     parent: Inode | None = None
@@ -144,7 +145,7 @@ class FileSystem:
         self.instance = instance[:8].ljust(8, b"\0")
         self.now = now
         self.used = 0
-        """Bytes of the capacity."""
+        """Bytes of the capacity that names and contents take."""
         self._inodes: dict[int, Inode] = {}
         self._aliases: dict[bytes, Inode] = {}
         self._numbers = 1
@@ -159,7 +160,7 @@ class FileSystem:
         return self.instance + inode.number.to_bytes(8, "big")
 
     def alias(self, handle: bytes, inode: Inode) -> None:
-        """A second handle, known beforehand."""
+        """Let a second handle, which clients may know beforehand, name the inode."""
         self._aliases[handle] = inode
 
     def find(self, handle: bytes) -> Inode:
@@ -196,7 +197,7 @@ class FileSystem:
     def make(
         self, directory: Inode, name: bytes, kind: FileType, attributes: FileAttributes, target: bytes = b""
     ) -> Inode:
-        """A new file, directory or symbolic link."""
+        """Make a file, a directory, or a symbolic link to ``target``.  Raises NfsError."""
         self._new_name(directory, name)
         refuse(len(target) > MAX_LINK, NfsStatus.NAMETOOLONG)
         self._charge(ENTRY_SIZE + len(target))
@@ -215,7 +216,7 @@ class FileSystem:
         return inode
 
     def link(self, inode: Inode, directory: Inode, name: bytes) -> None:
-        """Another name for a file."""
+        """Give a file another name.  Raises NfsError."""
         refuse(inode.kind is FileType.DIRECTORY, NfsStatus.ISDIR)
         self._new_name(directory, name)
         refuse(inode.links >= MAX_LINKS, NfsStatus.MLINK)
@@ -225,7 +226,7 @@ class FileSystem:
         self._changed(inode)
 
     def remove(self, directory: Inode, name: bytes) -> None:
-        """A file's name, and the file with its last name."""
+        """Remove the name of a file, and the file itself with its last name.  Raises NfsError."""
         inode = self._named(directory, name)
         refuse(inode.kind is FileType.DIRECTORY, NfsStatus.ISDIR)
         self._drop(directory, name)
@@ -238,7 +239,8 @@ class FileSystem:
         self._drop(directory, name)
 
     def rename(self, source: Inode, old: bytes, target: Inode, new: bytes) -> None:
-        """Replaces a file by a file, or an empty directory by a directory (RFC 8881, 18.26.3)."""
+        """Rename an inode.  What has the new name is replaced: a file by a file, an empty directory by a directory (RFC
+        8881, 18.26.3).  Raises NfsError."""
         inode = self._named(source, old)
         check_name(new)
         need_directory(target)
@@ -260,14 +262,14 @@ class FileSystem:
         self._changed(inode)
 
     def listing(self, directory: Inode, cookie: int) -> Iterator[tuple[bytes, DirectoryEntry]]:
-        """The entries behind a cookie."""
+        """Names and entries of a directory whose cookies are greater than ``cookie``."""
         need_directory(directory)
         return ((name, entry) for name, entry in list(directory.entries.items()) if entry.cookie > cookie)
 
     # Contents
 
     def read(self, inode: Inode, offset: int, count: int) -> tuple[bytes, bool]:
-        """The bytes, and whether the file ends there."""
+        """Up to ``count`` bytes at ``offset``, and whether the file ends with them.  Raises NfsError."""
         need_file(inode)
         data = bytes(memoryview(inode.data)[offset : offset + count])
         return data, offset + len(data) >= len(inode.data)
@@ -347,7 +349,7 @@ class FileSystem:
 
 
 def ancestors(directory: Inode) -> Iterator[Inode]:
-    """A directory, and those it is in, up to the root."""
+    """The directory itself, its parent, and so on up to the root."""
     while True:
         yield directory
         if directory.parent is None or directory.parent is directory:
@@ -356,7 +358,8 @@ def ancestors(directory: Inode) -> Iterator[Inode]:
 
 
 def meaningful_access(inode: Inode) -> int:
-    """All that makes sense for its type: permissions are not enforced."""
+    """The rights that make sense for the type of the inode; every caller has them, since permissions are not
+    enforced."""
     if inode.kind is FileType.DIRECTORY:
         return READ | LOOKUP | MODIFY | EXTEND | DELETE
     return READ | MODIFY | EXTEND | EXECUTE
@@ -372,7 +375,7 @@ def need_file(inode: Inode) -> None:
 
 
 def check_name(name: bytes) -> None:
-    """A name that may be made, removed or renamed."""
+    """Raise NfsError for a name that must not be made, removed or renamed."""
     refuse(not name, NfsStatus.INVAL)
     refuse(len(name) > MAX_NAME, NfsStatus.NAMETOOLONG)
     refuse(b"/" in name or b"\0" in name, NfsStatus.BADCHAR)

@@ -1,4 +1,4 @@
-"""NFS version 3 on the files in memory (RFC 1813)."""
+"""NFS version 3 (RFC 1813) as the probe's server answers it, on the files in memory."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ from .file_system import (
 
 Values = dict[str, Any]
 LARGEST = 1 << 20
-"""Bytes of a READ, a WRITE or a listing at most."""
+"""The most bytes of a READ, a WRITE or a directory listing."""
 PREFERRED_LISTING = 32768
 FILE_SYNC = 2
 UNCHECKED, GUARDED, EXCLUSIVE = range(3)
 SERVER_TIME, CLIENT_TIME = 1, 2
 LINKS, SYMBOLIC_LINKS, HOMOGENEOUS, SETS_TIME = 1, 2, 8, 16
 REPLIES_KEPT = 256
-"""Replies to calls that change something, for those that come a second time on another connection."""
+"""Replies that the server keeps of calls that change something: a client repeats such a call on another connection."""
 OF_VERSION_3 = {
     NfsStatus.BADNAME: NfsStatus.EXIST,
     NfsStatus.BADCHAR: NfsStatus.ACCESS,
     NfsStatus.ATTRNOTSUPP: NfsStatus.NOTSUPP,
 }
-"""What version 3 has no status for."""
+"""Statuses that version 3 does not have, and what it says instead."""
 
 
 class Nfs3:
-    """The procedures, each a function from arguments to the fields of its results."""
+    """The procedures of NFSv3; each is a function in ``RUN`` from the arguments to the fields of the results."""
 
     def __init__(self, files: FileSystem) -> None:
         self.files = files
@@ -114,7 +114,7 @@ class Nfs3:
         }
 
     def place(self, where: Values) -> tuple[Inode, bytes, Values]:
-        """diropargs3: the directory, the name, and the directory's attributes as they are."""
+        """The directory and the name that a diropargs3 names, and the directory's attributes before the call."""
         directory = self.files.find(where["dir"])
         return directory, where["name"], _before(directory)
 
@@ -124,7 +124,8 @@ def _before(inode: Inode) -> Values:
 
 
 def wanted(given: Values, now: int, caller: Caller | None = None) -> FileAttributes:
-    """sattr3; what a new file does not name is its caller's."""
+    """The attributes that a sattr3 sets.  ``caller``: of a new file, which belongs to the caller unless the sattr3
+    names an owner.  ``now``: the server's time, in nanoseconds since 1970."""
 
     def time(which: str) -> int | None:
         how = given[which]["set_it"]
@@ -334,6 +335,6 @@ RUN: dict[str, Run] = {
     "PATHCONF": _pathconf,
     "COMMIT": _commit,
 }
-"""By name; a procedure that is missing here, MKNOD, is answered NFS3ERR_NOTSUPP."""
+"""By name of the procedure; the one that is missing, MKNOD, is answered NFS3ERR_NOTSUPP."""
 CHANGES = {"SETATTR", "CREATE", "MKDIR", "SYMLINK", "REMOVE", "RMDIR", "RENAME", "LINK"}
-"""Procedures that must not be executed twice."""
+"""Procedures that change something, and must not be carried out twice for one call."""

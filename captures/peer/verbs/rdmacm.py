@@ -1,8 +1,9 @@
-"""Verbs of this machine's devices, by pyverbs and librdmacm.
+"""The verbs of this machine's RDMA devices, through pyverbs and librdmacm.
 
-Connections are made with asynchronous identifiers and an event channel each, since only its events carry the peer's
-private data; queue pairs, completion queues and memory are our own, on a context of our own.  The descriptors of both
-kinds of channel are found in /proc/self/fd, as pyverbs does not expose them, and are polled by one ``select``.
+Each connection has an asynchronous identifier with an event channel, because only the events of the connection manager
+carry the peer's private data.  Queue pairs, completion queues and memory are made here, on a device context of the
+connection's own.  pyverbs does not expose the file descriptors of its channels: they are looked up in /proc/self/fd,
+and one ``select`` waits for all of them.
 """
 
 from __future__ import annotations
@@ -53,9 +54,9 @@ from .interface import (
 )
 
 _RETRIES = 7
-"""Retransmissions of an unacknowledged packet: the maximum of three bits."""
+"""How often a device retransmits a packet that nothing acknowledges: the most that three bits can say."""
 _RNR_RETRIES = 6
-"""Retries of a Send that found no Receive; seven would mean for ever."""
+"""How often a device repeats a Send for which the peer has no Receive posted; 7 would mean for ever."""
 _BACKLOG = 64
 _REQUEST_PRIVATE_DATA = 56
 _REPLY_PRIVATE_DATA = 196
@@ -72,7 +73,7 @@ _REFUSALS = {
 
 
 class EventChannel:
-    """A channel of the connection manager that never blocks."""
+    """An event channel of the connection manager, read without blocking."""
 
     def __init__(self) -> None:
         try:
@@ -84,7 +85,7 @@ class EventChannel:
         os.set_blocking(self.descriptor, False)
 
     def next(self) -> Any | None:
-        """The next event, to be acknowledged; None where there is none."""
+        """The next event, which the caller has to acknowledge; None where none is waiting."""
         if not readable([self.descriptor], 0):
             return None
         try:
@@ -97,7 +98,7 @@ class EventChannel:
 
 
 class DeviceRequest:
-    """A ``Request``: an identifier that waits for accept or reject."""
+    """A connection request from a peer, which waits for ``accept`` or ``reject`` (``interface.Request``)."""
 
     def __init__(self, verbs: RdmaCm, identifier: Any, device: str, private_data: bytes) -> None:
         self.private_data = private_data
@@ -145,7 +146,7 @@ class PortListener:
 
 
 class RdmaCm:
-    """``Verbs`` of this machine."""
+    """The implementation of ``interface.Verbs`` for the devices of this machine."""
 
     def __init__(self) -> None:
         self.links: list[QueuePair] = []
@@ -212,7 +213,7 @@ class RdmaCm:
         return self._ready.popleft() if self._ready else None
 
     def until(self, done: Callable[[], bool], deadline: int) -> None:
-        """Collect events until ``done``, or ``deadline``."""
+        """Collect events until ``done`` is true or the monotonic clock reaches ``deadline``, in nanoseconds."""
         while True:
             self._look()
             if done() or self.now() >= deadline:
@@ -241,7 +242,10 @@ class RdmaCm:
     def _expect(
         self, events: EventChannel, wanted: int | tuple[int, ...], target: PeerAddress, deadline: int
     ) -> tuple[int, bytes]:
-        """The next event of a connection in the making, which must be one of ``wanted``: its type and private data."""
+        """Wait for the next event of a connection that is being made; returns its type and private data.
+
+        Raises VerbsError where the event is none of ``wanted``, or there is none before ``deadline``.
+        """
         while (event := events.next()) is None:
             left = deadline - self.now()
             if left <= 0:
@@ -254,7 +258,7 @@ class RdmaCm:
         return kind, data
 
     def _look(self) -> None:
-        """Collect the events there are."""
+        """Collect the events that are waiting, of all connections and listeners."""
         for link in list(self.links):
             self._ready.extend(link.completions())
             while link.events is not None and (event := link.events.next()) is not None:
@@ -315,9 +319,10 @@ def _text(name: str | bytes) -> str:
 
 
 _FIRST_WORK = 1 << 20
-"""Work request numbers below it are Receives."""
+"""Work requests with lower numbers are Receives, whose number is that of their buffer."""
 _KERNEL_WITH_INVALIDATE = 4
-"""The kernel's flag, which rxe passes on as it is; to user space it means something else, of datagrams alone."""
+"""The kernel's flag for Send With Invalidate, which rxe passes on unchanged.  In user space the same bit means
+something else, but for datagrams only."""
 _BIND_TIME = 2_000_000_000
 _SETTLING = 0.05
 """Seconds.  Linux's siw sends its MPA reply, then begins to listen to the socket, and does not look at what received in
@@ -338,14 +343,15 @@ _STATUSES = {
 
 
 def refused(error: Exception) -> str:
-    """Why the kernel refused, and what to do where that is known."""
+    """Why the kernel refused a request, in words; with a hint where a limit of locked memory is the reason."""
     if getattr(error, "error_code", 0) == errno.ENOMEM:
         return "no memory may be locked for it ('ulimit -l' says how much)"
     return str(error)
 
 
 class DeviceMemory:
-    """Registered memory; ``handle`` is a window's where there is one."""
+    """Memory that the peer may access under ``handle``: the R_key of a memory window where one is bound to it, else of
+    the region itself."""
 
     def __init__(self, region: Any, handle: int, window: Any = None) -> None:
         self.region = region
@@ -366,7 +372,7 @@ class DeviceMemory:
 
 
 class QueuePair:
-    """A ``VerbsConnection``: one connection on one device."""
+    """One connection on one device, with its queue pair (``interface.VerbsConnection``)."""
 
     def __init__(
         self, verbs: RdmaCm, device: str, identifier: Any, parameters: ConnectionParameters, peer: str
@@ -378,11 +384,12 @@ class QueuePair:
         self.depths = Depths()
         self.identifier = identifier
         self.events: Any = None
-        """The event channel of this connection alone; None: it is a listener's."""
+        """The event channel of this connection; None where the connection was accepted: its events come to the
+        listener's channel."""
         self._verbs = verbs
         self._number = _FIRST_WORK
         self._work: dict[int, tuple[int, Callable[[], Event | None]]] = {}
-        """Bytes registered for it, and what to do when it is done."""
+        """By number of the work request: the bytes registered for it, and what to call when it completes."""
         self._outgoing = OutgoingWork()
         self._memory: list[DeviceMemory] = []
         self._lost = ""
@@ -411,13 +418,14 @@ class QueuePair:
             self._post_receive(slot)
 
     def step(self, state: int) -> Any:
-        """Bring the queue pair into a state with the attributes that the connection manager names."""
+        """Bring the queue pair into ``state`` (INIT, RTR or RTS) with the attributes that the connection manager
+        gives."""
         attributes, mask = self.identifier.init_qp_attr(state)
         self._pair.modify(attributes, mask)
         return attributes, mask
 
     def ready(self) -> None:
-        """To RTR and RTS, and note the depths in force."""
+        """Bring the queue pair to RTR and RTS, and note the depths of outstanding Reads that are in force."""
         if not is_iwarp(self.device):
             self.step(ib.IBV_QPS_INIT)  # again: what the peer may access is known only now
         to_receive, receive_mask = self.step(ib.IBV_QPS_RTR)
@@ -511,14 +519,14 @@ class QueuePair:
         self._verbs.forget(self)
 
     def lose(self, reason: str) -> ConnectionLost | None:
-        """The connection is gone; the event that says so, the first time."""
+        """Note that the connection is gone; returns the event to report, None where it was reported before."""
         if self._lost or self._closed:
             return None
         self._lost = reason
         return ConnectionLost(self, reason)
 
     def closing(self) -> bool:
-        """The connection manager has left the established state, or the queue pair is in error."""
+        """Whether the connection manager has left the established state, or the queue pair is in the error state."""
         try:
             self.identifier.init_qp_attr(ib.IBV_QPS_RTS)
             attributes, _ = self._pair.query(ib.IBV_QP_STATE)
@@ -527,7 +535,7 @@ class QueuePair:
         return bool(attributes.qp_state == ib.IBV_QPS_ERR)
 
     def completions(self) -> Iterator[Event]:
-        """What the completion queue holds."""
+        """The events of all work completions that are waiting in the completion queue."""
         while not self._closed:
             _, completions = self._queue.poll(16)
             if not completions:
@@ -542,7 +550,7 @@ class QueuePair:
         self._queue.req_notify()
 
     def woken(self) -> None:
-        """The completion channel is readable."""
+        """Take the notification that made the completion channel readable."""
         self._channel.get_cq_event(self._queue)
         self._queue.ack_events(1)
 
@@ -574,7 +582,7 @@ class QueuePair:
             self._pair.post_recv(RecvWR(slot, 1, [segment]))
 
     def _region(self, length: int, access: int) -> Any:
-        """Registered memory of our own, a byte at least."""
+        """Register ``length`` bytes of new memory, at least one.  Raises VerbsError."""
         try:
             return MR(self._domain, max(1, length), access)
         except PyverbsError as error:
@@ -583,7 +591,8 @@ class QueuePair:
             ) from None
 
     def _rdma(self, opcode: int, handle: int, address: int, length: int, data: bytes | None = None) -> int:
-        """A Write of ``data``, or a Read."""
+        """Start an RDMA Write of ``data`` or, without ``data``, an RDMA Read; returns the number of the work
+        request."""
 
         def start(number: int) -> None:
             # On iWARP the answer to a Read is a tagged message, for which the memory must be writable from outside.
@@ -605,7 +614,7 @@ class QueuePair:
         return self._submit(length, start)
 
     def _submit(self, length: int, start: Callable[[int], None]) -> int:
-        """Have a request started once there is room for so many bytes; gives its number."""
+        """Start a request as soon as ``length`` more bytes may be outstanding; returns its number.  Raises LinkLost."""
         if self.gone:
             raise LinkLost(f"{self.peer}: {self._lost or 'closed'}")
         number = self._next(lambda: None)
@@ -619,7 +628,7 @@ class QueuePair:
             raise LinkLost(f"{self.peer}: {error}") from None
 
     def _next(self, then: Callable[[], Any]) -> int:
-        """A number for a work request, and what to do when it is done."""
+        """A new number for a work request; ``then`` is called when it completes."""
         self._number += 1
         self._work[self._number] = 0, then
         return self._number
