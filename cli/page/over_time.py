@@ -147,17 +147,7 @@ def same_width(tables: list[Breaking]) -> list[Breaking]:
             break
         doublings = [more + 1 for more in doublings]
     return [
-        Breaking(
-            table.id,
-            table.title,
-            table.noun,
-            table.names,
-            mine,
-            table.width << more,
-            table.others,
-            table.exact,
-            table.hung,
-        )
+        replace(table, cells=mine, width=table.width << more)
         for table, mine, more in zip(tables, cells, doublings, strict=True)
     ]
 

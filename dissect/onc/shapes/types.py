@@ -156,17 +156,9 @@ def enum(name: str, values: Mapping[int, str]) -> XdrInteger:
     return XdrInteger(name, values=values)
 
 
-def string(name: str, maximum: int | None = None) -> XdrOpaque:
-    return XdrOpaque(name, TEXT, maximum=maximum)
-
-
 def struct(name: str, /, **fields: XdrType) -> XdrStruct:
     """Fields in order; a trailing underscore of a name is left out (``from_``)."""
     return XdrStruct(name, tuple((field.rstrip("_"), type) for field, type in fields.items()))
-
-
-def array(element: XdrType, maximum: int | None = None) -> XdrArray:
-    return XdrArray(f"{element.name}<>", element, maximum=maximum)
 
 
 BOOL = XdrInteger("bool", values={0: "FALSE", 1: "TRUE"})

@@ -52,7 +52,6 @@ from rdmascope.dissect.onc.shapes.types import (
     XdrStruct,
     XdrType,
     XdrUnion,
-    array,
     decode,
     struct,
 )
@@ -202,7 +201,7 @@ def test_every_declared_type_is_part_of_a_shape_that_is_tested() -> None:
 
 
 def test_an_array_that_announces_too_much_ends_with_the_bytes() -> None:
-    found = read(array(UINT32), pack(">3I", 2**32 - 1, 7, 8))
+    found = read(XdrArray("uint32_t<>", UINT32), pack(">3I", 2**32 - 1, 7, 8))
     assert [child.value for child in found.root.children[:2]] == [7, 8]
     assert found.problem == "uint32_t: the bytes end here, at offset 12"
     assert found.root.note == "2 of 4,294,967,295 decoded to the end"
@@ -210,7 +209,7 @@ def test_an_array_that_announces_too_much_ends_with_the_bytes() -> None:
 
 def test_elements_beyond_the_limit_are_counted() -> None:
     for type, data in (
-        (array(UINT32), pack(">101I", 100, *range(100))),
+        (XdrArray("uint32_t<>", UINT32), pack(">101I", 100, *range(100))),
         (XdrList("uint32_t list", UINT32), pack(">201I", *[word for number in range(100) for word in (1, number)], 0)),
     ):
         found = read(struct("s", many=type, last=UINT32), data + pack(">I", 9), 11)
