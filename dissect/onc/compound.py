@@ -19,26 +19,25 @@ from numpy.typing import NDArray
 
 from ..arrays import FEW, Bytes, Int64s, Rows, coded, distinct, gather, take, unique, words_at
 from ..named_tuple import NamedTuple
-from .shapes.attributes4 import ATTRIBUTE_BITS, FATTR4, NUMBERED
+from .shapes.attributes4 import ATTRIBUTE_BITS, NUMBERED
 from .shapes.nfs4 import CALLBACK_OPERATIONS, OPERATIONS
 from .shapes.rfc7530 import TYPES
 from .shapes.skips import counted, parts_of, place_of, skip_of, skip_of_arm, steps_behind, steps_to
-from .shapes.types import OperationShape, XdrArm, XdrStruct, XdrUnion
+from .shapes.types import XdrArm, XdrStruct, XdrUnion
 from .xdr import Data, Malformed, Shape, as_skip, opaque, opaque_at, round_up, word, words2
 
-
-def _arguments(operations: Mapping[int, OperationShape]) -> dict[int, tuple[str, Shape]]:
-    return {number: (operation.name, skip_of_arm(operation.arguments)) for number, operation in operations.items()}
-
-
-def _results(operations: Mapping[int, OperationShape]) -> dict[int, Shape]:
-    return {number: skip_of_arm(operation.results.arms[0]) for number, operation in operations.items()}
-
-
-ARGUMENTS = _arguments(OPERATIONS)
-CALLBACK_ARGUMENTS = _arguments(CALLBACK_OPERATIONS)
-RESULTS = _results(OPERATIONS)
-CALLBACK_RESULTS = _results(CALLBACK_OPERATIONS)
+_TABLES = OPERATIONS, CALLBACK_OPERATIONS
+"""Operations of COMPOUND, and of CB_COMPOUND: so are the next two."""
+_ARGUMENT_SHAPES: tuple[dict[int, Shape], ...] = tuple(
+    {number: skip_of_arm(operation.arguments) for number, operation in operations.items()} for operations in _TABLES
+)
+_RESULT_SHAPES: tuple[dict[int, Shape], ...] = tuple(
+    {number: skip_of_arm(operation.results.arms[0]) for number, operation in operations.items()}
+    for operations in _TABLES
+)
+OPERATION_NAMES, CALLBACK_NAMES = (
+    {number: operation.name for number, operation in operations.items()} for operations in _TABLES
+)
 FAILURES: dict[tuple[int, int], Shape] = {
     (number, status): skip_of_arm(arm)
     for number, operation in OPERATIONS.items()
@@ -53,7 +52,6 @@ ALWAYS: dict[int, Shape] = {
 """What comes with every other status: attrsset of SETATTR."""
 
 BITMAP = as_skip(skip_of(ATTRIBUTE_BITS))
-FATTR = as_skip(skip_of(FATTR4))
 ATTRIBUTES = {number: as_skip(skip_of(type)) for number, (_, type) in NUMBERED.items()}
 """By attribute number."""
 
@@ -85,14 +83,6 @@ OP_SETATTR, OP_WRITE, OP_ALLOCATE, OP_COPY, OP_DEALLOCATE, OP_READ_PLUS, OP_WRIT
 OP_BIND_CONN_TO_SESSION, OP_CREATE_SESSION, OP_GETDEVICEINFO, OP_LAYOUTGET, OP_LISTXATTRS = 41, 43, 47, 50, 74
 _NF4LNK = 5
 
-OPERATION_NAMES: dict[int, str] = {number: name for number, (name, _) in ARGUMENTS.items()}
-CALLBACK_NAMES: dict[int, str] = {number: name for number, (name, _) in CALLBACK_ARGUMENTS.items()}
-
-_SHAPES: tuple[dict[int, Shape], ...] = (
-    {number: shape for number, (_, shape) in ARGUMENTS.items()},
-    {number: shape for number, (_, shape) in CALLBACK_ARGUMENTS.items()},
-)
-"""Shapes of arguments: of COMPOUND, and of CB_COMPOUND."""
 DATA_IN_WRITE = place_in_arguments(OP_WRITE, "data")
 _BACK_CHANNEL = {
     OP_CREATE_SESSION: place_in_arguments(OP_CREATE_SESSION, "csa_flags"),
@@ -182,7 +172,7 @@ def compound_call(
     """
     first = start if origin is None else origin
     view = memoryview(data)[first:end]
-    shapes = _SHAPES[callback]
+    shapes = _ARGUMENT_SHAPES[callback]
     eligible = _NONE if callback else _ELIGIBLE_ARGUMENTS
     limit = len(view)
     at = start - first
@@ -253,7 +243,7 @@ def compound_reply(
     """
     first = start if origin is None else origin
     view = memoryview(data)[first:end]
-    shapes = CALLBACK_RESULTS if callback else RESULTS
+    shapes = _RESULT_SHAPES[callback]
     eligible = _NONE if callback else _ELIGIBLE_RESULTS
     limit = len(view)
     at = start - first
@@ -375,7 +365,7 @@ def _eligible_argument(
         at += DATA_IN_WRITE
     else:
         if word(view, at)[0] != _NF4LNK:
-            return as_skip(_SHAPES[False][OP_CREATE])(view, at), shift
+            return as_skip(_ARGUMENT_SHAPES[False][OP_CREATE])(view, at), shift
         at += 4
     item = argument_item(view, at, OPERATION_NAMES[number], shift, chunks, problems)
     items.append(item)
