@@ -208,7 +208,7 @@ class Condition:
         self._session: RpcSource | None = None
         self._names: RpcNames | None = None
         self.passed = self.tried = 0
-        """RPCs."""
+        """How many RPCs passed, and how many were asked."""
         self._compared = [
             (match[1] or match[2], match[3]) for condition in self.written for match in _COMPARED.finditer(condition)
         ]

@@ -276,7 +276,7 @@ class QueryResult(NamedTuple):
     names: tuple[str, ...]
     """Names of the columns, each once."""
     types: tuple[str, ...]
-    """DuckDB's."""
+    """DuckDB's names of the types of the columns."""
     length: int
     """Rows."""
     rows: Iterator[tuple[Any, ...]]

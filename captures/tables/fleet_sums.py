@@ -115,7 +115,7 @@ class HostInterval(NamedTuple):
     errors: int
     """Replies that report an error."""
     waited: int
-    """Nanoseconds, by all."""
+    """Nanoseconds that all calls waited together."""
     p99: int
     """Nanoseconds within which 99 % of them are, to 2 %."""
 

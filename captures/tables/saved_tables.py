@@ -118,7 +118,7 @@ STATEMENT_COLUMNS = (
     " client VARCHAR, server VARCHAR, content VARCHAR, host VARCHAR, capture VARCHAR"
 )
 COUNTED = ("rpcs", "connections", "files", "frames", "ended")
-"""What is numbered."""
+"""What the captures of a data set number: a capture's numbers are shifted behind those of the captures before it."""
 FORMAT = 1
 """Format of snapshots; rises if earlier programs would misread them."""
 KEPT = 100
@@ -229,7 +229,7 @@ class DataSetSnapshot:
 
     number: int = 0
     files: Mapping[str, DataFile] = field(default_factory=dict)
-    """By path."""
+    """Files of the data set, by path."""
     gone: Mapping[str, str] = field(default_factory=dict)
     """Captures whose rows are there and count no more, and their day."""
     problems: Mapping[str, CaptureEntry] = field(default_factory=dict)

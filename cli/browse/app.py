@@ -169,7 +169,7 @@ class PanesApp(App[None]):
         self.opening = True
         """The processors are left to those that read: no strip, and nothing looked at but where a key asks for it."""
         self._loop_of_events: AbstractEventLoop | None = None
-        """Once it runs."""
+        """The event loop; None until the application runs."""
         self._goal: tuple[str, int] | None = None
         """A row to go to, once its table is there."""
 

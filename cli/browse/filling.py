@@ -231,7 +231,7 @@ class BrowsedCapture(NamedTuple):
     data_set: str = ""
     """The path: its tables are read, and the captures behind it where something is looked at."""
     behind: CaptureBehind | None = None
-    """One of those."""
+    """The capture of a data set in which something is looked at."""
 
     def holding(self, noun: str, number: int) -> BrowsedCapture:
         """The capture of a data set that has a noun with this number; else itself.  CaptureError: it cannot be read."""
@@ -390,7 +390,7 @@ def _filled(capture: BrowsedCapture, tables: Sequence[str]) -> Iterator[TablePar
 KEPT = 256
 """RPCs that are kept for being looked at."""
 KEPT_BYTES = 64 << 20
-"""And their bytes."""
+"""The most bytes of those RPCs."""
 
 
 class LookedAt:

@@ -429,7 +429,7 @@ class TreePane(LinesPane):
         self._empty = empty
         self._roots: Sequence[TreeNode] = ()
         self._visible: list[tuple[int, TreeNode]] = []
-        """With their depth."""
+        """The nodes that are shown, each with its depth."""
 
     @property
     def count(self) -> int:
@@ -614,7 +614,7 @@ class TablePane(LinesPane):
         self.tails = False
         """A cursor at the end stays there when the list grows."""
         self.marked: set[int] = set()
-        """Numbers of RPCs."""
+        """Numbers of the RPCs that are marked."""
         self.layout_of_lines = ListingLayout(0, 80)
         self._window: dict[int, dict[str, Any]] = {}
         """Rows by their place in the list."""

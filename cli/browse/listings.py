@@ -58,7 +58,7 @@ class ShownBytes:
     title: str
     data: Reassembled
     left_out: int = 0
-    """Bytes behind."""
+    """Bytes of the message behind ``data`` that are not shown."""
 
 
 @dataclass(frozen=True, slots=True)

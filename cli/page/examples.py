@@ -169,7 +169,7 @@ class ShownRpc:
     bad: bool
     """Its outcome is none of daily work."""
     called: Pathed | None
-    """What it names."""
+    """The file that the call names."""
 
 
 class ShownRpcs:

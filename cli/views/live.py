@@ -34,7 +34,7 @@ from .tables import STATE_STYLES, Cell, Grid, flagged, heading, indented, sized,
 WIDE = 140
 """From this many columns on, there are two halves side by side."""
 GAP = 3
-"""Columns between them."""
+"""Blank columns between the halves."""
 LOW = 16
 """Below so many lines there is no room for every section."""
 NARROW = 60
@@ -69,7 +69,7 @@ class Row:
     client: str
     server: str
     carrier: bool
-    """It carries RPC-over-RDMA."""
+    """Whether the connection carries RPC-over-RDMA."""
     ended: bool
     rate: Rate
     outstanding: int

@@ -543,4 +543,4 @@ SEGMENT_ROWS: tuple[DirectionRow, ...] = (
 )
 """Rows for iWARP, where TCP recovers losses."""
 OF_RECORDS = {"FPDUs": "records", "unique RDMA payload": "unique payload"}
-"""And without RDMA."""
+"""What the rows of iWARP are called where RPC goes over TCP without RDMA."""

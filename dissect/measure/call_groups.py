@@ -35,7 +35,7 @@ class CallColumns:
     latencies: Int64s
     """Nanoseconds; -1 where it is not known."""
     waiting: Int64s
-    """As ``RpcTable.waiting``."""
+    """Nanoseconds that calls waited, so far where they have no reply: as ``RpcTable.waiting``."""
     parts: Int64s
     """``PARTS`` in columns, nanoseconds; 0 where unknown."""
     call_bytes: Int64s
@@ -218,7 +218,7 @@ class LatencyInterval:
     bins: Int64s
     """Bins of latency, ascending; see ``bounds``."""
     counts: Int64s
-    """RPCs in each."""
+    """How many RPCs are in each bin."""
 
     def percentile(self, percent: int) -> int | None:
         """Nanoseconds: the smallest latency that this share does not exceed, to 2 %; None without latencies."""

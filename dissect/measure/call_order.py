@@ -27,7 +27,7 @@ class CallOrder(Generic[Row]):
         self._max_held = max_held
         self._next = 1
         self._held: list[tuple[int, int, Row | None]] = []
-        """Number, arrival, row."""
+        """A heap of rows that wait: the number of the RPC, when it came, and the row."""
         self._arrivals = 0
 
     def add(self, number: int, row: Row | None) -> Iterator[Row]:

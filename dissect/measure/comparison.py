@@ -150,7 +150,7 @@ class Phases:
     there: float
     """Mean: the call's way from the client's capture point to the server's, by the offset of the clocks."""
     back: float
-    """Mean: the reply's."""
+    """Mean: the reply's way from the server's capture point to the client's."""
     read_network: float
     """Mean: RDMA Reads took so much longer at the server's capture point than at the client's."""
     write_network: float
@@ -311,7 +311,7 @@ class Costs(NamedTuple):
     network: float | None
     """The way from the capture point to the server and back, at best, and all transfers; None: the way is not known."""
     retransmissions: float
-    """Waiting for them."""
+    """Time in which RPCs waited for retransmissions."""
     retransmitted: int
     """Packets, or segments."""
     kernel: float | None

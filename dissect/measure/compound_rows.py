@@ -221,9 +221,9 @@ def compound_kind(names: ProcedureNames) -> CompoundKind | None:
 class Changes(NamedTuple):
     places: StepPlaces
     call: memoryview
-    """Arguments."""
+    """The message with the arguments."""
     reply: memoryview
-    """Results."""
+    """The message with the results."""
 
     def steps(self) -> Iterator[ChangingStep]:
         return self.places.steps(self.call, self.reply)
@@ -277,7 +277,7 @@ class Compounds:
 
     @property
     def rows(self) -> Rows:
-        """``COMPOUND``."""
+        """A row of type ``COMPOUND`` for each COMPOUND."""
         self._parts = [joined(self._parts)]
         return self._parts[0]
 

@@ -62,7 +62,7 @@ class CreditDirection:
     calls: int = 0
     replies: int = 0
     requested: tuple[int, int] | None = None
-    """Lowest and highest."""
+    """The lowest and the highest credit value of calls."""
     granted: tuple[int, int] | None = None
     max_outstanding: int = 0
     """Most calls outstanding at one time."""

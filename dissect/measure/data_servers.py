@@ -50,7 +50,7 @@ class DataServer:
     networks: dict[str, None] = field(default_factory=dict)
     """netids: 'rdma', 'tcp6', …"""
     devices: dict[bytes, None] = field(default_factory=dict)
-    """Device IDs."""
+    """The device IDs whose addresses name the server."""
 
     def serves(self, address: str, port: int | None) -> bool:
         """It is reached there over RDMA; any port is right where one of the two is not known."""

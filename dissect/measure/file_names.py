@@ -51,7 +51,7 @@ MAX_NAMES = 16
 MAX_DEPTH = 256
 """Directories above a file that are looked up."""
 MAX_RECURSION = 32
-"""Of these, those whose paths are kept for others."""
+"""Directories above a file whose own paths are remembered for other files."""
 
 
 @dataclass(slots=True, eq=False)
@@ -81,7 +81,7 @@ class NamedFile:
     root: str | None = None
     """Its path, where it is the root of what the server exports; of several, as NFSv4 and MNT may say it, the first."""
     rooted: int = 0
-    """Since when, nanoseconds."""
+    """When a reply first said so, in nanoseconds since the Unix epoch."""
 
 
 SomeFile = TypeVar("SomeFile", bound=NamedFile)

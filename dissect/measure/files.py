@@ -42,7 +42,7 @@ class ContentSource(NamedTuple):
     """'read', 'write' or 'zeros'."""
     begin: int
     end: int | None
-    """None: no reply."""
+    """When the reply had come, in nanoseconds; None without a reply."""
     rpc: int
     first_frame: int
     last_frame: int

@@ -58,7 +58,7 @@ class GssContext:
     window: int | None = None
     """Calls that may be outstanding; None: not in the capture."""
     calls: Counter[str] = field(default_factory=Counter)
-    """By service."""
+    """Calls by their service: none, integrity or privacy."""
     first: int | None = None
     highest: int | None = None
     """Sequence numbers."""

@@ -103,11 +103,11 @@ class _Counters(NamedTuple):
 
     time: int
     rpcs: dict[int, int]
-    """By connection."""
+    """RPCs so far, by number of the connection."""
     sent: dict[int, tuple[int, int]]
     """Bytes of either side, by connection."""
     total: int
-    """RPCs."""
+    """RPCs so far, of all connections."""
 
 
 class LiveWindow:
@@ -120,7 +120,7 @@ class LiveWindow:
         self._newest: dict[int | None, deque[SlowRpc]] = {None: deque(maxlen=newest)}
         """The newest RPCs of all, and of each connection."""
         self.history: deque[Rate] = deque(maxlen=HISTORY)
-        """One a second."""
+        """The latest seconds, one entry each."""
         self._max_slowest = slowest
         self._slots: deque[_Slot] = deque(maxlen=SLOTS)
         self._rpcs: dict[int, int] = {}

@@ -296,7 +296,7 @@ class Procedure:
         """Inline, by Write chunk and by Reply chunk."""
         self.states: dict[str, int] = {}
         self.statuses: dict[str, int] = {}
-        """Failures by name."""
+        """How often each status was answered, failures only."""
         self._latency = Samples(exact)
         self._outstanding = NO_SAMPLES
         # Parts that are zero are not stored: most RPCs have no RDMA Read, and one-packet Sends take no time.

@@ -244,7 +244,7 @@ READ, WRITE, HOLE, RESIZED, ALTERED = "read", "write", "hole", "resized", "alter
 
 
 MNT = 1
-"""Procedure of MOUNT."""
+"""Number of MOUNT's procedure that gives a file handle (RFC 1813, 5.2.1)."""
 
 
 class FileEvent(NamedTuple):

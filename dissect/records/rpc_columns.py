@@ -452,7 +452,7 @@ class RpcBatch:
         return notes
 
     def contents(self) -> MaskedArray:
-        """``Rpc.contents``."""
+        """How much of each RPC's contents is in the capture: ``Rpc.contents``."""
         contents = self.objects("text", lambda rpc: rpc.contents, "whole")
         contents[take(self.table.row_places, self.table.only_rows["flags"] & FLAG_TRUNCATED > 0)] = "truncated"
         return contents

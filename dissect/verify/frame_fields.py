@@ -141,7 +141,7 @@ PACKET_NAMES = (
     *MPA_FIELDS,
     *FPDU_FIELDS,
 )
-"""Everything below RPC-over-RDMA."""
+"""Fields of every header below RPC-over-RDMA."""
 
 HEADER_FIELDS = (
     "rpcordma.xid",

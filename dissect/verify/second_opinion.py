@@ -306,7 +306,7 @@ class Ours:
     """What we found, collected batch by batch."""
 
     blocks: list[PacketBlock] = field(default_factory=list)
-    """InfiniBand transport packets."""
+    """Packets of the InfiniBand transport, batch by batch."""
     fpdus: dict[int, Fields] = field(default_factory=dict)
     """By frame that completes them."""
     headers: dict[int, tuple[Fields, frozenset[str]]] = field(default_factory=dict)

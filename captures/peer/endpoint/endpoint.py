@@ -96,7 +96,7 @@ class RpcRdmaEndpoint:
         self.committed = 0
         """How often the fault was committed."""
         self.answered = 0
-        """Replies sent."""
+        """How many replies were sent."""
         self.stage = Stage.CONNECTING
         self.state = State.FRESH
         self.version = self.settings.version
@@ -382,7 +382,7 @@ class PendingCall:
     call: Call
     stream: bytes = b""
     reads: list[tuple[int, list[ChunkMemory]]] = field(default_factory=list)
-    """By Position."""
+    """Read chunks, each with its Position."""
     writes: list[list[ChunkMemory]] = field(default_factory=list)
     reply_chunk: list[ChunkMemory] | None = None
     header: TransportHeader | None = None
@@ -645,7 +645,7 @@ class ServedCall:
     number: int
     header: TransportHeader
     stream: bytes
-    """The inline part."""
+    """The part of the message that came inline."""
     fetching: dict[int, tuple[int, int]] = field(default_factory=dict)
     """By RDMA Read: which segment of which Read chunk it fetches."""
     fetched: dict[tuple[int, int], bytes] = field(default_factory=dict)

@@ -206,7 +206,7 @@ class Send:
 class RdmaRead:
     operation: int
     segment: Segment
-    """The peer's memory."""
+    """The peer's memory that is read."""
 
 
 @dataclass(frozen=True, slots=True)

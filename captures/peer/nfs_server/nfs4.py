@@ -171,7 +171,7 @@ class ClientRecord:
     """What the last CREATE_SESSION returned."""
     sessions: dict[bytes, ServedSession] = field(default_factory=dict)
     reclaimed: bool = False
-    """RECLAIM_COMPLETE came."""
+    """The client has sent RECLAIM_COMPLETE."""
 
 
 class ClientRegistry:
@@ -795,7 +795,7 @@ STATEFUL: dict[str, Operate] = {
     "DELEGRETURN": lambda on, args: refuse(True, NfsStatus.BAD_STATEID),  # nothing was delegated
     "RECLAIM_COMPLETE": _reclaim_complete,
 }
-"""In a session."""
+"""Operations that need a session: behind SEQUENCE."""
 ALONE: dict[str, Operate] = {
     "EXCHANGE_ID": lambda on, args: on.server.clients.exchange_id(args),
     "CREATE_SESSION": lambda on, args: on.server.clients.create_session(args),
@@ -843,7 +843,7 @@ class _Compound:
         self.tag = tag
         self.request = request
         self.sequence: dict[str, Any] | None = None
-        """Arguments of SEQUENCE."""
+        """The arguments of SEQUENCE; None before it, and in version 4.0."""
         self.size = REPLY_HEAD + 8 + len(encoded(COMPOUND4ARGS.fields[0][1], tag)) + 4
 
     def reply(self, operations: list[Node], count: int) -> Parts:
@@ -934,7 +934,7 @@ def _arguments(node: Node) -> dict[str, Any]:
 
 
 def _reply(status: int, tag: bytes, count: int, results: list[Parts]) -> Parts:
-    """COMPOUND4res."""
+    """The results of a COMPOUND, COMPOUND4res (RFC 8881, 16.2)."""
     tag_type, status_type = COMPOUND4ARGS.fields[0][1], COMPOUND4ARGS.fields[1][1]
     head = encoded(status_type, status) + encoded(tag_type, tag) + encoded(status_type, count)
     return (head, *(part for result in results for part in result))

@@ -730,7 +730,7 @@ class SuiteResult:
     check: Check
     verdict: CheckVerdict
     time: int
-    """Nanoseconds, with connecting."""
+    """Nanoseconds that the check took, the connection included."""
 
     @property
     def rule(self) -> Rule:

@@ -163,7 +163,7 @@ class Program:
     """Versions that answered NULL."""
     low: int | None
     high: int | None
-    """From PROG_MISMATCH."""
+    """This and ``low``: the versions that the server supports, as its PROG_MISMATCH says."""
     status: str
     """'answers', 'not there', or why nothing is known."""
 
@@ -491,7 +491,7 @@ class Driver:
         self.granted: int | None = None
         """The credit value of the last message that was no error."""
         self.refusals: list[TransportHeader] = []
-        """The RDMA_ERRORs received."""
+        """Headers of the RDMA_ERRORs that the peer sent."""
         self._memory: dict[int, tuple[verbs.RegisteredMemory, verbs.RegisteredMemory | None, int]] = {}
         """By the endpoint's number: the region, a window to it, and how much of it is meant."""
         self._reads: dict[int, int] = {}

@@ -53,7 +53,7 @@ class ConnectionParameters:
 
     private_data: bytes = b""
     receives: int = 32
-    """Receives kept posted."""
+    """How many Receives are kept posted."""
     receive_size: int = 4096
     """Bytes of each of them."""
     reads: int = 16
@@ -74,7 +74,7 @@ class RegisteredMemory(Protocol):
     """Registered memory that the peer may read and write."""
 
     handle: int
-    """R_key or STag."""
+    """What names the memory to the peer: an R_key or STag."""
     address: int
     """The address of its first byte, as in a segment's offset."""
     length: int
@@ -132,7 +132,7 @@ class IncomingRequest(Protocol):
         """Accept the connection.  Raises VerbsError."""
 
     def reject(self) -> None:
-        """Refuse the connection."""
+        """Refuse the request; its peer is told that it was rejected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +191,7 @@ class Verbs(Protocol):
         """The next event, None at ``deadline``."""
 
     def close(self) -> None:
-        """End all connections."""
+        """End all connections, and stop listening."""
 
 
 MAX_SENDS = 192

@@ -65,7 +65,7 @@ class HostMemory:
     base: int
     length: int
     data: bytearray
-    """Whole pages."""
+    """The contents, up to the end of the last page."""
 
 
 class Dialogue:
@@ -86,7 +86,7 @@ class Dialogue:
         """The end that last acted."""
         self._todo: deque[tuple[int, Output]] = deque()
         self._regions: dict[int, HostMemory] = {}
-        """By handle."""
+        """Registered memory, by handle."""
         self._owned: dict[tuple[int, int], HostMemory] = {}
         """By end and the endpoint's own number."""
         self._last_handle = 0x1000
@@ -449,7 +449,7 @@ class Script:
     start: int
     """Nanoseconds since the Unix epoch."""
     lose: frozenset[int]
-    """Frame numbers."""
+    """Numbers of the frames that are lost."""
     snaplen: int
     connections: tuple[ScriptConnection, ...]
 

@@ -619,7 +619,7 @@ class _Noting(FlatWalk):
     def __init__(self, data: SparseBytes, at: int, limit: int, max_nodes: int) -> None:
         super().__init__(data, at, limit, max_nodes)
         self.deciding: list[tuple[int, int]] = []
-        """Offset and value."""
+        """Offsets of the words that decide where other values are, and their values."""
         self.unsure = False
         """What follows depends on more than these words."""
         self._decides = True

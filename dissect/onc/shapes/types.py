@@ -223,7 +223,7 @@ class Node:
     type: XdrType | None
     """None where the bytes are not decoded."""
     offset: int
-    """In the message."""
+    """Where the value begins, in bytes from the beginning of the message."""
     length: int = 0
     """Bytes, with the count word before them and the pad behind them."""
     value: int | memoryview | tuple[int, ...] | None = None
