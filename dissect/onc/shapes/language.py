@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from .types import (
@@ -106,7 +107,10 @@ def _names(body: str) -> dict[int, str]:
 
 def _field(text: str, types: Declarations) -> tuple[str, Any]:
     """``TYPE NAME``, ``TYPE *NAME``, ``TYPE NAME[SIZE]`` or ``TYPE NAME<MAXIMUM>``."""
-    match = _FIELD.fullmatch(text.strip())
+    plain, _, field = text.partition(" ")
+    if field.isidentifier() and plain in types:  # Most are such.
+        return field, types[plain]
+    match = _FIELD.fullmatch(text)
     if match is None:
         raise ValueError(f"no declaration of a field: {text}")
     prefix, base, optional, name, size, maximum = match.groups()
@@ -121,10 +125,16 @@ def _field(text: str, types: Declarations) -> tuple[str, Any]:
     return name, XdrOptional(type.name, type) if optional else type
 
 
+@cache
+def _numbers(type: XdrInteger) -> dict[str, int]:
+    """The values of an enum or bool, by name."""
+    return {name: number for number, name in type.values.items()}
+
+
 def _union(name: str, head: str, body: str, types: Declarations) -> XdrUnion:
     """``head`` ends in ``switch (TYPE NAME)``."""
     discriminant, type = _field(head.partition("(")[2].rstrip(" )"), types)
-    numbers = {label: number for number, label in type.values.items()}
+    numbers = _numbers(type)
     arms: dict[int, Any] = {}
     union = XdrUnion(name, discriminant, type, arms)
     for part in _parts(body):

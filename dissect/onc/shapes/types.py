@@ -2,6 +2,7 @@
 
 A declaration is a tree of these types; ``decode`` makes a tree of values from it, ``skips`` the steps over them.
 No type contains itself: a linked list is ``XdrList``, so a declaration's depth bounds every walk.
+Types have no repr: that of a declaration would be all that it is made of, page after page.
 
 From bytes and a declaration to a tree of values; the bytes may have gaps, or be anything at all.
 
@@ -22,7 +23,7 @@ OPAQUE, TEXT, ADDRESS, HANDLE, DATA = "opaque", "text", "address", "handle", "da
 of a file."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class XdrInteger:
     """int, unsigned int, hyper, enum, bool (4.1 to 4.5): big-endian, ``size`` bytes."""
 
@@ -44,7 +45,7 @@ class XdrInteger:
     """What some values stand for; in JSON they stay numbers."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class XdrOpaque:
     """Opaque data and strings (4.9 to 4.11), filled to a multiple of four."""
 
@@ -57,7 +58,7 @@ class XdrOpaque:
     """What the bytes are made of, where the protocol says so."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class XdrStruct:
     """A structure (RFC 4506, 4.14)."""
 
@@ -65,7 +66,7 @@ class XdrStruct:
     fields: tuple[tuple[str, XdrType], ...]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class XdrUnion:
     """4.15: a discriminant, and the arm that it chooses; an arm is a structure or another union, whose fields become
     the union's own, a field, or None for void."""
@@ -78,7 +79,7 @@ class XdrUnion:
     default: XdrArm = None
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class XdrArray:
     """An array of fixed or variable length (RFC 4506, 4.12 and 4.13)."""
 
@@ -89,7 +90,7 @@ class XdrArray:
     maximum: int | None = None
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class XdrOptional:
     """4.19: a bool, and the value where it is true."""
 
@@ -97,7 +98,7 @@ class XdrOptional:
     element: XdrType
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class XdrList:
     """A linked list (4.19): a true before each element, a false behind the last."""
 
@@ -105,7 +106,7 @@ class XdrList:
     element: XdrType
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class XdrBitmap:
     """bitmap4 (RFC 8881, 3.3.7): an array of words, the lowest bit first."""
 
@@ -113,7 +114,7 @@ class XdrBitmap:
     bits: Mapping[int, str]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class XdrAttributes:
     """fattr4 (RFC 8881, 3.3.7): a bitmap, and the values of its attributes inside one opaque."""
 
@@ -122,7 +123,7 @@ class XdrAttributes:
     mask: XdrBitmap
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class XdrSelected:
     """An opaque whose contents an earlier enum of the same structure chooses."""
 
@@ -215,7 +216,7 @@ class SparseBytes:
         return self._view[start - self._start : end - self._start]
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Node:
     """A value, where it stands, and what it is made of."""
 
