@@ -419,9 +419,12 @@ class Dispatcher:
                 return None  # that, or a backward reply
             if header.version == 2:
                 return False  # whatever its direction word says: a call would have a Read list
+        called = header.xid in self.matching.directions[1 - sender].calls
+        if header.direction == CALL and called and message.untyped:
+            return None  # The direction is wrong, or both ends use the XID.
         if header.direction is not None:
             return header.direction == CALL
-        if header.xid in self.matching.directions[1 - sender].calls:
+        if called:
             if procedure != RDMA_NOMSG or header.problem:
                 self.matching.doubt(1 - sender, header.xid)
             return False

@@ -194,6 +194,7 @@ LACKING: list[tuple[Callable[[Wire], object], type[Wire], int, str]] = [
     (long_reply_under_another_xid, IwarpWire, 140, "V1-RDMA-OUTSIDE"),
     (proper_second, IwarpWire, 90, "V1-TRANSFER-MODEL"),
     (lowered_by_a_response, Wire, -11, "XC-RBSIZ"),
+    (lowered_by_a_response, Wire, -13, "XC-RBSIZ"),
     (lowered_by_a_response, Wire, -5, "XC-NOCHANGE"),
     (lowered_by_a_response, Wire, -11, "XC-NOCHANGE"),
     (lowered_by_a_response, Wire, 92, "XC-RBSIZ"),
@@ -215,10 +216,9 @@ LACKING: list[tuple[Callable[[Wire], object], type[Wire], int, str]] = [
     (SCRIPTS["XC-RBSIZ-REQUESTED"], Wire, 70, "XC-RBSIZ-REQUESTED"),
     (proper_second, IwarpWire, 90, "V2-DIRECTION"),
     (variations.returned_zero, Wire, 106, "V1-WRITE-LENGTH-TRUE"),
+    (variations.v2_read_reply_dir_call, IwarpWire, 142, "V2-DIRECTION"),
 ]
 """A conversation, the transport, the length of frames or (below 0) the place of a missing packet, and what is open."""
-
-
 Sent = TypeVar("Sent", Packet, TcpSegment)
 
 
