@@ -219,6 +219,7 @@ def test_a_path_mtu_that_changes_loses_no_byte(
 @example(26).via("a Read behind the gap, before its first response told the path MTU")
 @example(37).via("responses that are placed when the capture is over")
 @example(83).via("a response longer than the path MTU was")
+@example(480).via("a reply with a PSN that the Read before it, whose response is missing, seemed to take")
 def test_any_batches_where_the_path_mtu_changes_and_a_packet_is_missing(seed: int) -> None:
     rng = random.Random(seed)
     wire = Wire(seed=seed, mtu=rng.choice((256, 512, 1024, 2048, 4096)))

@@ -84,6 +84,17 @@ class DetachedMessages:
         """Drop what is kept for repetitions: none will come."""
         self.assembly.recent.clear()
 
+    def free_from(self, psn: int) -> int:
+        """The first PSN from this one on that no message took. Those before it are not reused: a Read before them took
+        fewer."""
+        free = next(iter(self.reused.missing(psn, psn + MAX_REUSED)), (psn + MAX_REUSED, 0))[0]
+        taken = {at % PSN.modulus for at in range(psn, free)}
+        self.reused.remove(psn, free)
+        self.connection.reused_psns = tuple(
+            reused for reused in self.connection.reused_psns if reused.sender != self.sender or reused.psn not in taken
+        )
+        return free
+
     def deliver(self, data: Bytes, rows: Rows, psns: Int64s) -> None:
         """Take consecutive requests."""
         if not len(rows):
@@ -249,7 +260,9 @@ class SendQueue:
         if self.reads.mtu != (self.connection.path_mtu or DEFAULT_MTU):
             self.held = [*map(self._by_mtu, self.held)]
             self.sent.take_mtu(self.connection, self.acked)
-            self.head = self.reads.take_mtu(self.head)
+            before, self.head = self.head, self.reads.take_mtu(self.head)
+            if self._detached is not None and self.head is not None and self.head != before:
+                self.head = self._detached.free_from(self.head)
         near = int(requests["psn"][0]) if self.head is None and len(requests) else self.head
         self._answers = AckHistory(responses, near) if len(responses) and near is not None else None
         if len(responses):
