@@ -136,7 +136,7 @@ def _states(kind: str, table: StateTable, client: NfsClient) -> str:
         text += f", {count(table.recalled)} recalled"
     held = len(table.held) + table.untracked
     if held:
-        text += f", {count(held)} held at the end"
+        text += f", {count(held)} {'not seen returned' if client.last_gap else 'held at the end'}"
         named = [
             f"{handle_hash(held_state.handle):#010x}"
             for held_state in table.held.values()
@@ -266,7 +266,7 @@ def delegations_view(delegations: Sequence[tuple[NfsClient, HeldState]], everyth
             str(state.frame) if state.frame else BEFORE,
             str(state.recalled_frame) if state.recalled_frame else "-",
             str(state.returned_frame) + (" (revoked)" if state.revoked else "") if state.returned_frame else "-",
-            _took(state),
+            _took(client, state),
             counted(state.delays),
         ]
         for client, state in shown
@@ -276,10 +276,12 @@ def delegations_view(delegations: Sequence[tuple[NfsClient, HeldState]], everyth
     return Group(title, Grid(names[:3], names[3:], rows, gap=2), *_more(len(delegations) - len(shown)))
 
 
-def _took(state: HeldState) -> Cell:
+def _took(client: NfsClient, state: HeldState) -> Cell:
     if not state.recalled_frame:
         return "-"
-    return Text("not returned", "red") if state.recall_time is None else duration(state.recall_time)
+    if state.recall_time is not None:
+        return duration(state.recall_time)
+    return "return not seen" if client.last_gap > state.recalled_frame else Text("not returned", "red")
 
 
 # pNFS

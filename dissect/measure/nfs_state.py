@@ -434,6 +434,9 @@ class NfsClient:
     """Failures that say something about state."""
     listed: list[HeldState] = field(default_factory=list)
     """Delegations, in the order of their grants, or of the first that is known of them."""
+    last_gap: float = 0
+    """The last frame that shows missing calls of its host, infinity if any may be missing: what was granted or recalled
+    before may have been returned."""
     lost_at: tuple[int, int] | None = None
     """Time and frame of the first reply that said that its state is lost."""
     grace_ended: tuple[int, int] | None = None

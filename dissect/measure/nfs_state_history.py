@@ -27,7 +27,7 @@ from ..rpcrdma.messages import Message
 from ..rpcrdma.rpc_table import ProcedureNames, RpcRows, RpcTable
 from ..rpcrdma.rpcs import DUPLICATE_REPLY, Rpc
 from ..rpcrdma.unanswered import reply_may_be_missing
-from ..transport.connection import Connection
+from ..transport.connection import Connection, last_gap
 from .compound_rows import (
     RENEWING,
     STATUSES,
@@ -165,6 +165,8 @@ class NfsStateHistory:
         """RPC rows of a batch, of one direction of a connection."""
         self._layouts = CompoundLayouts()
         self._connections: dict[int, Connection] = {}
+        self._last_gaps: dict[str, float] = {}
+        """By client's address: ``last_gap`` of its connections that are not kept."""
         self._asked: dict[int, _Asked] = {}
         """By number of the RPC."""
         self._recalls: list[tuple[str, HeldState]] = []
@@ -220,10 +222,15 @@ class NfsStateHistory:
         self.advance()
         for conversation in gone:
             number = conversation.connection.number
-            self._connections.pop(number, None)
+            self._note_gap(self._connections.pop(number, None))
             history = self._histories.pop(number, None)
             if history is not None and history.directions[0].blocked:
                 self._blocked.append(history.directions[0])
+
+    def _note_gap(self, connection: Connection | None) -> None:
+        if connection is not None and (last := last_gap(connection, 0)):
+            address = connection.endpoints[0].address
+            self._last_gaps[address] = max(self._last_gaps.get(address, 0), last)
 
     def advance(self) -> None:
         """Take what happened since the last time."""
@@ -277,6 +284,10 @@ class NfsStateHistory:
     def finish(self) -> None:
         """The capture is over."""
         self.advance()
+        for connection in self._connections.values():
+            self._note_gap(connection)
+        for client in self.clients:
+            client.last_gap = max([self._last_gaps.get(address, 0) for address in client.addresses], default=0)
         for session in self.sessions:
             for table in (session.fore, session.back):
                 table.advance(self.last_time)

@@ -51,8 +51,9 @@ def _recalls(client: NfsClient, last_time: int) -> Iterator[Wait]:
     for state in client.listed:
         if state.recalled_frame:
             end = state.returned_time or last_time
+            unknown = not state.returned_frame and client.last_gap > state.recalled_frame
             yield Wait(
-                RECALL, client, None, None, state.recalled_time, end - state.recalled_time,
+                RECALL, client, None, None, state.recalled_time, None if unknown else end - state.recalled_time,
                 bool(state.returned_frame), state.delays, state.recalled_frame, state.returned_frame,
             )  # fmt: skip
 

@@ -38,8 +38,8 @@ STATES = {
     "returned": ("integer", "closed, unlocked or returned"),
     "granted_before_capture": ("integer", "of these, granted before the capture"),
     "recalled": ("integer", "recalled by the server"),
-    "held_at_end": ("integer", "granted or recalled in the capture, and held at its end"),
-    **objects("held", "array of object", "the first ones held at the end", HELD),
+    "held_at_end": ("integer", "granted or recalled in the capture, and not seen to be returned"),
+    **objects("held", "array of object", "the first of those", HELD),
 }
 
 TALLY = {
@@ -246,7 +246,7 @@ TYPES = {
             "session": ("integer|null", "number of the session; null: of a client or a connection"),
             "connection": ("integer|null", "number of the connection; null: of a client"),
             "first_time_ns": ("integer", "when it began"),
-            "duration_ns": ("integer|null", "how long in all; null: no message says"),
+            "duration_ns": ("integer|null", "how long in all; null: no message says, or the capture may lack a return"),
             "ended": ("boolean", "it was over before the end of the capture"),
             "count": ("integer", "how often; recall, delay, grace, no reply: calls"),
             "first_frame": ("integer|null", "first frame that shows it"),

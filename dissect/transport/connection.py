@@ -7,6 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from math import inf
 from operator import attrgetter, itemgetter
 from typing import Protocol
 
@@ -304,6 +305,13 @@ def gaps_forgotten(connection: Connection, sender: int) -> bool:
     """Whether this end may have more missing packets than its gaps tell, as only ``MAX_GAPS`` are remembered."""
     known = len(connection.gaps[sender])
     return known >= MAX_GAPS or bool(connection.missing_packets[sender] and not known)
+
+
+def last_gap(connection: Connection, sender: int) -> float:
+    """The last frame that shows missing packets of this end: 0 for none, infinity if any may be missing."""
+    if connection.one_sided or gaps_forgotten(connection, sender):
+        return inf
+    return max([gap.last_frame for gap in connection.gaps[sender]], default=0)
 
 
 class Registry:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from ...measure.statistics import Procedure
-from ...transport.connection import gaps_forgotten
+from ...transport.connection import last_gap
 from ...units import duration, percent, plural
 from ..facts import Cause, Facts, Limits, Severity, detector, label
 from ..rpc_facts import Recall
@@ -192,11 +192,7 @@ def recall_stalls(facts: Facts, limits: Limits) -> Iterator[Cause]:
 def _return_missed(facts: Facts, recall: Recall) -> bool:
     """The capture may lack the client's return of the delegation."""
     conversation = facts.by_number.get(recall.connection)
-    if conversation is None:
-        return False
-    connection = conversation.connection
-    lacks = any(gap.last_frame > recall.frame for gap in connection.gaps[0])
-    return lacks or connection.one_sided or gaps_forgotten(connection, 0)
+    return conversation is not None and last_gap(conversation.connection, 0) > recall.frame
 
 
 def _returned(facts: Facts, recall: Recall) -> bool:

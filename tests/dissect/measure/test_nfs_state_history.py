@@ -10,7 +10,7 @@ from unittest import mock
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from playbook import Wire, nfs4, reply
+from playbook import Wire, faults, nfs4, reply
 from playbook.capture import Capture, frame_batches
 from playbook.nfs4_client import CLIENT_ID, Client, stateid
 from playbook.packets import Packet
@@ -232,6 +232,23 @@ def test_a_recall_that_is_outstanding_at_the_end_and_of_an_unknown_delegation() 
     (state,) = only(history)[0].listed
     assert (state.kind, state.handle, state.frame, state.recall_time) == ("?", nfs4.FH, 0, None)
     assert not waited(history)[RECALL].ended
+
+
+@pytest.mark.parametrize("one_direction", [False, True])
+def test_a_recall_whose_return_the_capture_may_lack(one_direction: bool) -> None:
+    wire, one = connected()
+    one.begin()
+    one.open(1, delegation=7)
+    one.recall(7)
+    before = len(wire.packets)
+    one.give_back(7)
+    returned = range(before, len(wire.packets))
+    one.ask(nfs4.putfh(), nfs4.putfh_done())
+    packets = wire.packets
+    lost = [at for at, packet in enumerate(packets) if packet.sender == 0] if one_direction else returned
+    history = taken(wire, faults.drop(packets, lost))
+    wait = waited(history)[RECALL]
+    assert (wait.ended, wait.duration) == (False, None)
 
 
 def test_all_slots_in_use() -> None:
