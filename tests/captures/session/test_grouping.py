@@ -61,20 +61,27 @@ BY = {
 
 
 @cache
-def first_time(capture: str) -> int:
-    first: int = objects("report", capture)[0]["first_time_ns"]
-    return first
+def grouped(capture: str) -> dict[str, dict[Any, dict[str, Any]]]:
+    """What SQL sums up for each of BY, by its key."""
+    sums = "count(*) AS rpcs, count(*) FILTER (failed) AS errors, sum(call_bytes) AS call_bytes, "
+    sums += "sum(reply_bytes) AS reply_bytes, sum(waiting_ns) AS total, max(waiting_ns) AS longest, "
+    sums += "sum(server_ns) AS server, count(*) FILTER (state NOT IN ('complete', 'error')) AS incomplete"
+    first = objects("report", capture)[0]["first_time_ns"]
+    queries = (
+        f"SELECT '{by}' AS \"by\", {key.replace('FIRST', str(first))} AS key, {sums} FROM rpcs"
+        " WHERE state <> 'duplicate reply' GROUP BY key"
+        for by, key in BY.items()
+    )
+    groups: dict[str, dict[Any, dict[str, Any]]] = defaultdict(dict)
+    for row in objects("sql", capture, "; ".join(queries)):
+        groups[row["by"]][row["key"]] = row
+    return groups
 
 
 @pytest.mark.parametrize("capture", [EVERYTHING, LOSS])
 @pytest.mark.parametrize("by", BY)
 def test_groups_are_those_of_sql(capture: str, by: str) -> None:
-    key = BY[by].replace("FIRST", str(first_time(capture)))
-    sums = "count(*) AS rpcs, count(*) FILTER (failed) AS errors, sum(call_bytes) AS call_bytes, "
-    sums += "sum(reply_bytes) AS reply_bytes, sum(waiting_ns) AS total, max(waiting_ns) AS longest, "
-    sums += "sum(server_ns) AS server, count(*) FILTER (state NOT IN ('complete', 'error')) AS incomplete"
-    query = f"SELECT {key} AS key, {sums} FROM rpcs WHERE state <> 'duplicate reply' GROUP BY key"
-    wanted = {one["key"]: one for one in objects("sql", capture, query)}
+    wanted = grouped(capture)[by]
     found = objects("report", capture, "--by", by)
     assert len(found) == len(wanted)
     for group in found:
