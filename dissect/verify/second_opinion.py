@@ -766,7 +766,7 @@ PROCEDURE_NOT_DISSECTED = (
 _BODIES_NOT_DISSECTED = frozenset(
     (
         "rpcb", "rpcb_entry_list", "time", "uaddr", "netbuf", "rpcb_rmtcallargs", "rpcb_rmtcallres", "rpcb_stat_byvers",
-        "bool", "nlm_reboot", "getquota_args", "ext_getquota_args", "getquota_rslt", "setquota_args",
+        "truth", "nlm_reboot", "getquota_args", "ext_getquota_args", "getquota_rslt", "setquota_args",
         "ext_setquota_args", "setquota_rslt",
     )
 )  # fmt: skip
