@@ -6,6 +6,7 @@ import atexit
 import fcntl
 import os
 import shutil
+import signal
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -34,8 +35,13 @@ class FolderOfProcess:
 
     def __init__(self, parent: str | None = None, prefix: str = PREFIX) -> None:
         self._owner = os.getpid()
-        self.path, self._lock = folder_of_process(parent, prefix)
-        atexit.register(self.remove)
+        # The handler of a signal that ends the process in between would leave the folder there.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
+        try:
+            self.path, self._lock = folder_of_process(parent, prefix)
+            atexit.register(self.remove)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def remove(self) -> None:
         """Once, and not in a fork."""
