@@ -156,8 +156,9 @@ class RequestAssembly:
             self.close()
 
     def _mtu(self, rows: Rows) -> int:
-        """The path MTU as the first packet of a message shows it, else the known one."""
-        return int(rows["length"][0]) if FULL[rows["opcode"][0]] else self.connection.path_mtu or DEFAULT_MTU
+        """The path MTU as the first packet of a message shows it, else the known one; a damaged packet may be empty."""
+        shown = int(rows["length"][0]) if FULL[rows["opcode"][0]] else 0
+        return shown or self.connection.path_mtu or DEFAULT_MTU
 
     def deliver(self, data: Bytes, rows: Rows, psns: Int64s) -> None:
         """Take a run of requests that follows the head; ``flush`` divides all such runs at once."""

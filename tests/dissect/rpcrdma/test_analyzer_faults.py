@@ -150,6 +150,19 @@ def test_a_write_packet_that_was_not_captured_is_a_named_gap(number: int) -> Non
     assert sum(damaged.rpc.connection.retransmitted_packets) == 0
 
 
+def test_a_gap_behind_an_empty_first_packet_of_a_write() -> None:
+    wire = Wire(mtu=1024)
+    conn = wire.connect(acks="none")
+    read(conn)
+    conn.flush_acks()
+    first, missed = faults.where(wire.packets, kind="write")[:2]
+    packets = list(wire.packets)
+    packets[first] = replace(packets[first], payload=b"")
+    capture = Capture(wire, faults.drop(packets, [missed]))
+    (finding,) = judge_whole(capture, analyze(capture))
+    assert finding.rpc.state == "damaged" and finding.rpc.damage
+
+
 @pytest.mark.parametrize("number", range(8))
 def test_a_read_response_that_was_not_captured_is_a_named_gap(number: int) -> None:
     wire = Wire(mtu=1024)
