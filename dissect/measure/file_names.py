@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Generic, Protocol, TypeVar
@@ -50,8 +50,6 @@ MAX_NAMES = 16
 """Names of one file that are remembered, former ones included."""
 MAX_DEPTH = 256
 """Directories above a file that are looked up."""
-MAX_RECURSION = 32
-"""Directories above a file whose own paths are remembered for other files."""
 
 
 @dataclass(slots=True, eq=False)
@@ -186,111 +184,83 @@ class Paths(Generic[SomeFile]):
         return file
 
 
-def path_at(file: NamedFile, time: int) -> str | None:
-    """The path that a file had; by what is known of it later, where nothing was then; None where no call named it."""
-    name = None if file.root is not None else _name_at(file, time)
-    return file.root if name is None else path_of_name(name, time)
+FOREVER = 1 << 62
+"""Nanoseconds: later than any packet."""
 
 
-def span_at(file: NamedFile, time: int) -> tuple[int, int]:
-    """The span around ``time`` in which the file keeps its path, as far as is known now."""
-    since, until = -(1 << 62), 1 << 62
-    above: set[NamedFile] = set()
-    while file.root is None and file not in above and len(above) <= MAX_DEPTH:
-        above.add(file)
-        directory: NamedFile | None = None
-        for name in reversed(file.names):
-            if name.since > time:
-                until = min(until, name.since)
-            elif name.until is not None and name.until <= time:
-                since = max(since, name.until)
-            else:
-                since = max(since, name.since)
-                until = until if name.until is None else min(until, name.until)
-                directory = name.directory
-                break
-        else:
-            # It has no name then, and which stands for it may depend on any.
-            moments = [moment for name in file.names for moment in (name.since, name.until) if moment is not None]
-            since = max([since, *(moment for moment in moments if moment <= time)])
-            until = min([until, *(moment for moment in moments if moment > time)])
-            name_then = _name_at(file, time)
-            directory = None if name_then is None else name_then.directory
-        if directory is None:
-            break
-        file = directory
-    return since, until
+class SpannedPath(NamedTuple):
+    """A path that a file has from ``since`` to before ``until``, as far as is known now."""
+
+    since: int
+    until: int
+    path: str | None
+    """By what is known later, where nothing is then; None where no call named the file."""
+    depth: int
+    """Directories above it."""
+
+
+ROOT_PATH = SpannedPath(-FOREVER, FOREVER, "/", 0)
 
 
 class SpannedPaths:
-    """Paths of many files at many times, between which nothing is learned."""
+    """Paths of files at any time; of many, if nothing is learned in between."""
 
     def __init__(self) -> None:
-        self._known: dict[NamedFile, tuple[int, int, str | None]] = {}
-        """From when and until when a file has a path."""
+        self._known: dict[NamedFile, SpannedPath] = {}
 
-    def at(self, file: NamedFile, time: int) -> tuple[int, str | None]:
-        """``path_at``, and until when it is that."""
-        _, until, path = self._spanned(file, time, 0)
-        return until, path
+    def at(self, file: NamedFile, time: int) -> SpannedPath:
+        """The path at ``time`` (nanoseconds), with the directories above the file as they were then."""
+        climbed: dict[NamedFile, tuple[Name, int, int]] = {}
+        top = file
+        while (spanned := self._top(top, time, climbed)) is None:
+            name, since, until = _name_at(top, time)
+            if name is None:
+                spanned = self._known[top] = SpannedPath(since, until, None, 0)
+                break
+            climbed[top] = name, since, until
+            top = name.directory
+        # Where directories are in each other, the path depends on where the climb began.
+        endless = top in climbed or len(climbed) > MAX_DEPTH
+        for below, (name, since, until) in reversed(climbed.items()):
+            path = joined(spanned.path, name.text)
+            spanned = SpannedPath(max(spanned.since, since), min(spanned.until, until), path, spanned.depth + 1)
+            if not endless:
+                self._known[below] = spanned
+        return spanned
 
-    def _spanned(self, file: NamedFile, time: int, depth: int) -> tuple[int, int, str | None]:
-        span = self._known.get(file)
-        if span is None or not span[0] <= time < span[1]:
-            span = self._known[file] = self._found(file, time, depth)
-        return span
-
-    def _found(self, file: NamedFile, time: int, depth: int) -> tuple[int, int, str | None]:
-        since, until = -(1 << 62), 1 << 62
-        if file.root is not None:
-            return since, until, file.root
-        for name in reversed(file.names) if depth < MAX_RECURSION else ():
-            if name.since > time:
-                until = min(until, name.since)
-            elif name.until is not None and name.until <= time:
-                since = max(since, name.until)
-            else:
-                begun, ended, above = self._spanned(name.directory, time, depth + 1)
-                if above is None or not above.startswith("/") or above.count("/") >= MAX_RECURSION:
-                    break
-                last = ended if name.until is None else min(ended, name.until)
-                return max(since, begun, name.since), min(until, last), joined(above, name.text)
-        return *span_at(file, time), path_at(file, time)
-
-
-def path_of_name(name: Name, time: int | None = None) -> str:
-    """With the directories above it as they were then; None: as they are at last."""
-    parts = [name.text]
-    directory = name.directory
-    above = {directory}
-    while directory.root is None:
-        last_name = _last_name(directory) if time is None else _name_at(directory, time)
-        if last_name is None:
-            return "/".join([UNKNOWN, *reversed(parts)])
-        directory = last_name.directory
-        if directory in above or len(above) > MAX_DEPTH:
-            return "/".join([UNKNOWN, *reversed(parts)])
-        above.add(directory)
-        parts.append(last_name.text)
-    top = "" if directory.root == "/" else directory.root
-    return "/".join([top, *reversed(parts)])
+    def _top(self, file: NamedFile, time: int, below: Collection[NamedFile]) -> SpannedPath | None:
+        """Where a climb to ``file`` from ``below`` ends: its path; None where it goes on."""
+        known = self._known.get(file)
+        if known is not None and known.since <= time < known.until and known.depth + len(below) <= MAX_DEPTH:
+            return known
+        if file.root is not None or file in below or len(below) > MAX_DEPTH:
+            return SpannedPath(-FOREVER, FOREVER, file.root, 0)
+        return None
 
 
-def _last_name(file: NamedFile) -> Name | None:
-    return next((name for name in reversed(file.names) if name.until is None), file.names[-1] if file.names else None)
+def path_of_name(name: Name) -> str:
+    """With the directories above it as they were when the name ended, or are at last."""
+    time = FOREVER if name.until is None else name.until
+    return joined(SpannedPaths().at(name.directory, time).path, name.text)
 
 
-def _name_at(file: NamedFile, time: int) -> Name | None:
-    names = file.names
-    if len(names) < 2:
-        return names[0] if names else None
-    for name in reversed(names):
-        if name.since <= time and (name.until is None or time < name.until):
-            return name
-    later = next((name for name in names if name.since > time and not name.made), None)
-    if later is not None:
-        return later
-    return next((name for name in reversed(names) if name.until is not None and name.until <= time), names[0])
+def _name_at(file: NamedFile, time: int) -> tuple[Name | None, int, int]:
+    """The name of a file at a time, or what stands for it; and the span in which it does."""
+    since, until = -FOREVER, FOREVER
+    for name in reversed(file.names):
+        if name.since > time:
+            until = min(until, name.since)
+        elif name.until is not None and name.until <= time:
+            since = max(since, name.until)
+        else:
+            return name, max(since, name.since), until if name.until is None else min(until, name.until)
+    # It has no name then, and which stands for it may depend on any.
+    moments = [moment for name in file.names for moment in (name.since, name.until) if moment is not None]
+    since = max([since, *(moment for moment in moments if moment <= time)])
+    until = min([until, *(moment for moment in moments if moment > time)])
+    later = next((name for name in file.names if name.since > time and not name.made), None)
+    ended = (name for name in reversed(file.names) if name.until is not None and name.until <= time)
+    return later or next(ended, file.names[0] if file.names else None), since, until
 
 
 def always_named(file: NamedFile) -> bool:
@@ -560,7 +530,7 @@ class CalledFile(NamedTuple):
 
     def path(self) -> str | None:
         """As far as it is known now; None where nothing is."""
-        path = "/" if self.file is None else path_at(self.file, self.time)
+        path = "/" if self.file is None else SpannedPaths().at(self.file, self.time).path
         return path if self.name is None else joined(path, printable(self.name))
 
     @property
@@ -596,9 +566,9 @@ class CalledFiles(PathedRows):
                 texts.append(None)
                 continue
             file, name = named
-            until, text = (ended + 1, "/") if file is None else spans.at(file, begun)
-            texts.append(text if name is None else joined(text, printable(name)))
-            if until <= ended:
+            spanned = ROOT_PATH if file is None else spans.at(file, begun)
+            texts.append(spanned.path if name is None else joined(spanned.path, printable(name)))
+            if spanned.until <= ended:
                 changing.append(index)
         sure = [named is None or is_whole(text) for named, text in zip(self._named, texts, strict=True)]
         if not changing:
@@ -610,7 +580,7 @@ class CalledFiles(PathedRows):
         for index, time in zip(which[rows].tolist(), self._times[rows].tolist(), strict=True):
             file, name = self._named[index] or (None, None)
             assert file is not None
-            _, text = spans.at(file, time)
+            text = spans.at(file, time).path
             text_index = places.setdefault((index, text), len(texts))
             if text_index == len(texts):
                 texts.append(text if name is None else joined(text, printable(name)))

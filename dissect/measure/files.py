@@ -508,7 +508,7 @@ class FileTable:
     def earlier_names(self, file: File) -> list[EarlierName]:
         """Former names of a file, the latest first."""
         return [
-            (path_of_name(name, name.until), name.since, name.until, name.ended)
+            (path_of_name(name), name.since, name.until, name.ended)
             for name in reversed(file.names)
             if name.until is not None
         ]
@@ -518,7 +518,7 @@ class FileTable:
         if not file.names or any(name.until is None for name in file.names):
             return None
         last = max(file.names, key=lambda name: name.until or 0)
-        return path_of_name(last, last.until)
+        return path_of_name(last)
 
 
 class _FileBatch:

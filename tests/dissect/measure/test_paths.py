@@ -18,9 +18,7 @@ from rdmascope.dissect.measure.file_names import (
     Paths,
     SpannedPaths,
     always_named,
-    path_at,
     printable,
-    span_at,
 )
 from rdmascope.dissect.measure.files import FileTable
 from rdmascope.dissect.onc.file_operations import NAMED, REMOVED, RENAMED, ROOT, FileEvent
@@ -49,7 +47,7 @@ class Reported:
         self.paths.learn(SERVER, event, time)
 
     def path(self, handle: bytes, time: int) -> str | None:
-        return path_at(self.paths.file(SERVER, handle), time)
+        return SpannedPaths().at(self.paths.file(SERVER, handle), time).path
 
 
 def test_a_name_holds_for_what_was_before_it() -> None:
@@ -101,7 +99,7 @@ def test_the_directory_above() -> None:
 def test_servers_have_files_of_their_own() -> None:
     reported = Reported()
     reported.named(100, TOP, b"file", FILE)
-    assert path_at(reported.paths.file("10.0.0.3", FILE), 150) is None
+    assert SpannedPaths().at(reported.paths.file("10.0.0.3", FILE), 150).path is None
 
 
 @given(st.lists(st.tuples(st.sampled_from("nru"), *[st.sampled_from([TOP, SUB, FILE, OTHER])] * 2,
@@ -122,12 +120,10 @@ def test_whatever_is_told_paths_end_and_harm_no_terminal(reported: list[tuple[st
         paths = [replies.path(handle, time) for time in range(len(reported) + 1)]
         for time, path in enumerate(paths):
             assert path is None or (path.isprintable() and path[0] in "/…")
-            since, until = span_at(file, time)
-            assert since <= time < until
-            assert set(paths[max(since, 0) : until]) == {path}
             for known in (spanned, SpannedPaths()):
-                until, same = known.at(file, time)
-                assert same == path and time < until and set(paths[time:until]) == {path}
+                since, until, same, _ = known.at(file, time)
+                assert same == path and since <= time < until
+                assert set(paths[max(since, 0) : until]) == {path}
         assert not always_named(file) or len(set(paths)) <= 1
 
 
