@@ -20,7 +20,7 @@ from rdmascope.captures.peer.probe import probe_records as probe, serve as ping
 from rdmascope.captures.peer.probe.checks import CHECKS, CheckVerdict, SuiteResult, VerdictKind
 from rdmascope.captures.peer.verbs.interface import Depths, PeerAddress
 from rdmascope.cli.main import main as rdmascope
-from rdmascope.dissect.layers.private_data_codes import PrivateData
+from rdmascope.dissect.layers.rpcrdma_codes import PrivateData
 from rdmascope.dissect.records.comparison import difference_record
 from rdmascope.dissect.records.fields import RECORD_TYPES
 from rdmascope.dissect.records.schema import VERSION, VERSIONS, record, schema

@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import TypeAlias
 
 import numpy as np
 
@@ -365,7 +366,7 @@ class MergedCaptures(Closing):
         return FrameBatch(data, rows, said)
 
 
-Source = CaptureFile | MergedCaptures
+Source: TypeAlias = CaptureFile | MergedCaptures
 
 
 def processors() -> int:

@@ -20,7 +20,7 @@ from rdmascope.dissect.plugged import failure, origin
 
 from ..errors import CaptureError, Closing
 from ..write.pcapng_writer import PcapngWriter
-from . import erf, pcap, pcapng
+from . import pcap, pcapng
 from .pcapng import Interface, SectionInfo
 from .remote import RemoteFile, is_url, local
 from .streams import Feed, Limits, compression_of, decompress
@@ -279,7 +279,7 @@ class CaptureFile(Closing):
         if self._header is not None:
             batches = pcap.read_batches(self._feed, self._header, self._limits)
         elif self.format == "ERF":
-            batches = erf.read_batches(self._feed, self._limits)
+            batches = pcap.read_erf_batches(self._feed, self._limits)
         else:
             batches = pcapng.read_batches(self._feed, self._sections, self._limits)
         for batch in batches:
@@ -380,7 +380,7 @@ class CaptureFile(Closing):
         more = True
         while more and len(feed.data) < ERF_PROBE:
             more = feed.more()
-        return erf.looks_like(feed.data[:ERF_PROBE].data, whole=len(feed.data) <= ERF_PROBE and not more)
+        return pcap.looks_like_erf(feed.data[:ERF_PROBE].data, whole=len(feed.data) <= ERF_PROBE and not more)
 
 
 def open_capture(

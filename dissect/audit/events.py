@@ -31,8 +31,15 @@ from typing import TypeVar
 
 from ..intervals import IntervalSet
 from ..layers.characteristics_codes import XCHAR_RBSIZ, Characteristic
-from ..layers.private_data_codes import Identified, find_identifiers
-from ..layers.rpcrdma_codes import RDMA_DONE, RDMA_ERROR, RDMA_MSG, RDMA_NOMSG, RDMA_OPTIONAL
+from ..layers.rpcrdma_codes import (
+    RDMA_DONE,
+    RDMA_ERROR,
+    RDMA_MSG,
+    RDMA_NOMSG,
+    RDMA_OPTIONAL,
+    Identified,
+    find_identifiers,
+)
 from ..named_tuple import NamedTuple
 from ..onc import binding
 from ..onc.nfs3 import holds_arguments, nfs3_procedure

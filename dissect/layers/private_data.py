@@ -7,7 +7,7 @@ from typing import Any
 from scapy.fields import BitField, ByteField, StrField, XIntField
 
 from .layer import Header
-from .private_data_codes import FORMAT_IDENTIFIER, SIZE_UNIT, find_private_data as find_private_data
+from .rpcrdma_codes import FORMAT_IDENTIFIER, SIZE_UNIT, find_private_data as find_private_data
 
 
 class SizeField(ByteField):  # type: ignore[misc]

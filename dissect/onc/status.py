@@ -1,4 +1,4 @@
-"""Program-level statuses: where a reply carries one."""
+"""Program-level statuses: where a reply carries one, and those of NFS as they are shown, where success is OK."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ from functools import cache
 from struct import error as StructError
 
 from .rpc_header import NFS_CALLBACK
+from .shapes import nfs4_types, rfc1813
 from .shapes.registry import procedure_shape
 from .shapes.types import XdrInteger, XdrOpaque, XdrStruct, XdrUnion
-from .statuses import NFS4_STATUS, OK
 from .xdr import Data, opaque, word
+
+OK = "OK"
+NFS3_STATUS: dict[int, str] = {**rfc1813.TYPES["nfsstat3"].values, 0: OK}
+NFS4_STATUS: dict[int, str] = {**nfs4_types.TYPES["nfsstat4"].values, 0: OK}
+
 
 GOOD = frozenset((
     "NFS_OK", "NFS3_OK", "NFS4_OK", "MNT_OK", "MNT3_OK", "LCK_GRANTED", "NLM4_GRANTED", "STAT_SUCC", "Q_OK"

@@ -58,8 +58,7 @@ from .shapes.types import (
     XdrType,
     decode,
 )
-from .status import nfs4_status, reply_status
-from .statuses import OK
+from .status import OK, nfs4_status, reply_status
 from .xdr import Data
 
 TO_END_OF_FILE = (1 << 64) - 1

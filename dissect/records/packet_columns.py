@@ -32,7 +32,7 @@ from ..measure.filters import MAX_FRAME, FrameRange, includes
 from ..named_tuple import NamedTuple
 from ..onc.compound import OperationSequences
 from ..onc.rpc_header import NFS, NFS_CALLBACK, program_name
-from ..onc.statuses import OK
+from ..onc.status import OK
 from ..onc.summary import (
     Details,
     compound_details,

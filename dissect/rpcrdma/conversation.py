@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from ..layers.characteristics_codes import CHARACTERISTICS, XCHAR_RBSIZ
 from ..layers.cm_codes import is_ipoib
-from ..layers.private_data_codes import PrivateData, find_private_data
+from ..layers.rpcrdma_codes import PrivateData, find_private_data
 from ..named_tuple import NamedTuple
 from ..transport.connection import (
     DEFAULT_INLINE as DEFAULT_INLINE,

@@ -12,8 +12,7 @@ from ..layers.rpcrdma_codes import RDMA_MSG, RDMA_NOMSG
 from ..named_tuple import NamedTuple
 from ..onc.rpc_header import MOUNT, NFS, NFS_CALLBACK, NFSACL, NLM, PORTMAP, PROCEDURES, STATUS_MONITOR, procedure_name
 from ..onc.shapes.decode_cache import NO_FIELDS
-from ..onc.status import nfs4_status
-from ..onc.statuses import NFS3_STATUS
+from ..onc.status import NFS3_STATUS, nfs4_status
 from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.listeners import Listener
 from ..rpcrdma.messages import HEADER, Message, ReadChunk, Segment, TransportHeader, WriteChunk

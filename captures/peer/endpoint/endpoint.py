@@ -24,7 +24,6 @@ from rdmascope.dissect.layers.characteristics_codes import (
     Characteristic,
 )
 from rdmascope.dissect.layers.private_data import RPCRDMAPrivateData
-from rdmascope.dissect.layers.private_data_codes import SIZE_UNIT, find_private_data
 from rdmascope.dissect.layers.rpcrdma_codes import (
     ERR_CHUNK,
     ERR_INVAL_OPTION,
@@ -33,6 +32,8 @@ from rdmascope.dissect.layers.rpcrdma_codes import (
     RDMA_MSG,
     RDMA_NOMSG,
     RDMA_OPTIONAL,
+    SIZE_UNIT,
+    find_private_data,
 )
 from rdmascope.dissect.named_tuple import NamedTuple
 from rdmascope.dissect.onc import binding

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rdmascope.dissect.onc.shapes.rfc1813 import NFS3, TYPES
-from rdmascope.dissect.onc.statuses import NFS3_STATUS
+from rdmascope.dissect.onc.status import NFS3_STATUS
 
 from ..endpoint import DdpItem, Parts
 from ..rpc import Caller, RpcProgram, decoded, encoded, encoded_parts

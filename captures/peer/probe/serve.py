@@ -12,8 +12,7 @@ from random import Random
 
 from rdmascope.dissect.layers.oncrpc_codes import PROG_MISMATCH, PROG_UNAVAIL, SUCCESS
 from rdmascope.dissect.layers.private_data import RPCRDMAPrivateData
-from rdmascope.dissect.layers.private_data_codes import SIZE_UNIT, PrivateData, find_private_data
-from rdmascope.dissect.layers.rpcrdma_codes import ERR_VERS, RDMA_ERROR
+from rdmascope.dissect.layers.rpcrdma_codes import ERR_VERS, RDMA_ERROR, SIZE_UNIT, PrivateData, find_private_data
 from rdmascope.dissect.onc.rpc_header import NFS, ReplyHeader, reply_header
 from rdmascope.dissect.onc.shapes.types import DATA, ProcedureShape, XdrOpaque
 from rdmascope.dissect.onc.summary import call_summary

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...layers.private_data_codes import SIZE
+from ...layers.rpcrdma_codes import SIZE
 from ...transport.connection import ENDS
 from ..events import ConnectionSetup, SentMessage
 from ..rule import CALL, FIRST, INVALIDATE, PASSED, REPLY, Judgement, Level, rule, undecidable, violation

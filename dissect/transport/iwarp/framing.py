@@ -13,7 +13,7 @@ import numpy as np
 from ...arrays import Bytes, Int64s, Rows, copied, every, places, some, take
 from ...layers.fpdus import LENGTH_BYTES, MarkerGrid, Places, fpdu_bytes
 from ...layers.iwarp_codes import REPLY_KEY, REQUEST_KEY
-from ...layers.private_data_codes import PrivateData, find_private_data
+from ...layers.rpcrdma_codes import PrivateData, find_private_data
 from ...named_tuple import NamedTuple
 from ..sections import QueueSections
 from .fpdus import (

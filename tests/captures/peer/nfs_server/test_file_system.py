@@ -17,7 +17,7 @@ from rdmascope.captures.peer.nfs_server.file_system import (
     NfsError,
     NfsStatus,
 )
-from rdmascope.dissect.onc.statuses import NFS3_STATUS, NFS4_STATUS
+from rdmascope.dissect.onc.status import NFS3_STATUS, NFS4_STATUS
 
 PLAIN = FileAttributes()
 

@@ -14,7 +14,7 @@ from rdmascope.captures.peer.endpoint import DdpItem, service
 from rdmascope.captures.peer.nfs_server.export import Export
 from rdmascope.dissect.onc.rpc_header import NFS
 from rdmascope.dissect.onc.shapes.rfc1813 import NFS3
-from rdmascope.dissect.onc.statuses import NFS3_STATUS
+from rdmascope.dissect.onc.status import NFS3_STATUS
 
 UNCHECKED, GUARDED, EXCLUSIVE = range(3)
 OK = 0
