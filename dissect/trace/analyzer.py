@@ -7,6 +7,7 @@ completion queues, threads.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -44,7 +45,7 @@ CLIENT: dict[str, tuple[str, tuple[str, ...]]] = {
     "xprtrdma_chunk_read": ("chunk_read", (*_TASK, "pos", *_SEGMENT)),
     "xprtrdma_chunk_write": ("chunk_write", (*_TASK, *_SEGMENT)),
     "xprtrdma_chunk_wp": ("chunk_write", (*_TASK, *_SEGMENT)),
-    "xprtrdma_chunk_reply": ("chunk_reply", (*_TASK, *_SEGMENT)),
+    "xprtrdma_chunk_reply": ("chunk_write", (*_TASK, *_SEGMENT)),
     "xprtrdma_marshal_failed": ("marshal_failed", _TASK),
     "xprtrdma_prepsend_failed": ("marshal_failed", _TASK),
     "xprtrdma_marshal": ("marshal", (*_TASK, "xid", "hdrlen", "headlen", "pagelen", "taillen", "rtype")),
@@ -53,15 +54,13 @@ CLIENT: dict[str, tuple[str, tuple[str, ...]]] = {
     "xprtrdma_wc_receive": ("receive", ("cq_id", "received", "status")),
     "xprtrdma_cb_call": ("called_back", ("xid",)),
     "xprtrdma_reply": ("replied", (*_TASK, "xid", "credits")),
-    "xprtrdma_err_vers": ("refused_version", _TASK),
-    "xprtrdma_err_chunk": ("refused_chunk", _TASK),
+    "xprtrdma_err_vers": ("refused", _TASK),
+    "xprtrdma_err_chunk": ("refused", _TASK),
     "xprtrdma_mr_localinv": ("local_invalidation", (*_TASK, "mr_id")),
     "xprtrdma_mr_reminv": ("remote_invalidation", (*_TASK, "handle")),
     "xprtrdma_wc_li": ("invalidated", ("completion_id", "status")),
     "xprtrdma_wc_li_done": ("invalidated", ("completion_id", "status")),
     "xprtrdma_wc_li_wake": ("invalidated", ("completion_id", "status")),
-    "xprtrdma_wc_send": ("sent", ("status",)),
-    "xprtrdma_wc_fastreg": ("fast_registered", ("status",)),
     "xprtrdma_decode_seg": ("decode_segment", _SEGMENT),
     "rpc_xdr_recvfrom": ("receive_xdr", (*_TASK, "msg_len")),
     "nfs_xdr_status": ("nfs_status", (*_TASK, "error")),
@@ -100,9 +99,6 @@ SERVER: dict[str, tuple[str, tuple[str, ...]]] = {
     "svcrdma_wc_write": ("wrote", _QUEUE),
     "svcrdma_wc_send": ("sent", _QUEUE),
     "svc_send": ("done", ("xid",)),
-    "svcrdma_wc_recv_err": ("receive_failed", ("status",)),
-    "svcrdma_wc_read_err": ("read_failed", ("status",)),
-    "svcrdma_wc_write_err": ("write_failed", ("status",)),
     "svcrdma_wc_send_err": ("send_failed", (*_QUEUE, "status")),
     "svcrdma_wc_send_flush": ("send_failed", (*_QUEUE, "status")),
 }
@@ -114,6 +110,15 @@ OWN: dict[str, tuple[str, tuple[str, ...]]] = {
     "xprtrdma_inline_thresh": ("_negotiated", ("srcaddr", "dstaddr", "inline_send", "inline_recv")),
 }
 """Event: the method of TraceMachine that takes it, and the fields it gets."""
+
+COMPLETIONS = {
+    "xprtrdma_wc_send": "Send",
+    "xprtrdma_wc_fastreg": "memory registration",
+    "svcrdma_wc_recv_err": "receive",
+    "svcrdma_wc_read_err": "RDMA Read",
+    "svcrdma_wc_write_err": "RDMA Write",
+}
+"""Event: the work request whose completion it tells, and nothing else."""
 
 CONNECT_REQUEST, ESTABLISHED, DISCONNECTED = 4, 9, 10
 """Events of the connection manager (include/rdma/rdma_cm.h)."""
@@ -154,6 +159,8 @@ class TraceMachine:
         for side, table in sides:
             for name, (method, fields) in table.items():
                 self._handlers[name] = getattr(side, method), _chooser(name, fields)
+        for name, work in COMPLETIONS.items():
+            self._handlers[name] = partial(self.log.completed, work), _chooser(name, ("status",))
         self._handlers[LOST] = self._lost, itemgetter(slice(0))
 
     def listen(self, listener: Callable[[Conversation], Listener | None] | None) -> None:
@@ -163,12 +170,13 @@ class TraceMachine:
     def feed(self, events: Iterable[Event]) -> list[Rpc]:
         """Take events; returns the Rpcs that ended."""
         handlers = self._handlers
-        for number, time, name, pid, values in events:
+        for event in events:
+            name = event.name
             handler = handlers.get(name)
-            if handler is not None and 0 <= time < LATEST:
-                fields = handler[1](values)
+            if handler is not None and 0 <= event.time < LATEST:
+                fields = handler[1](event.values)
                 if None not in fields or (name in LACKING and None not in fields[LACKING[name] :]):
-                    handler[0](number, time, pid, *fields)
+                    handler[0](event, *fields)
         for side in (self.client, self.server):
             side.let_go(MAX_OPEN)
         return self.log.take()
@@ -191,7 +199,7 @@ class TraceMachine:
         self.server.finish()
         return self.log.take()
 
-    def _lost(self, number: int, time: int, pid: int) -> None:
+    def _lost(self, event: Event) -> None:
         """Note that events were lost, which may concern any call under way."""
         self.log.losses += 1
         self.client.forget_threads()
@@ -199,25 +207,23 @@ class TraceMachine:
         for rpc in self.log.backward.values():
             self.log.note_losses(rpc, 0)
 
-    def _manage(self, number: int, time: int, pid: int, source: str, destination: str, event: int) -> None:
-        if event == CONNECT_REQUEST:
+    def _manage(self, event: Event, source: str, destination: str, kind: int) -> None:
+        if kind == CONNECT_REQUEST:
             self._passive.add(source)
-        elif event == ESTABLISHED:
-            self._connections.establish(self._pair(source, destination), time)
-        elif event == DISCONNECTED:
-            self._connections.end(self._pair(source, destination), "disconnected", time)
+        elif kind == ESTABLISHED:
+            self._connections.establish(self._pair(source, destination), event.time)
+        elif kind == DISCONNECTED:
+            self._connections.end(self._pair(source, destination), "disconnected", event.time)
 
-    def _disconnect(self, number: int, time: int, pid: int, source: str, destination: str) -> None:
+    def _disconnect(self, event: Event, source: str, destination: str) -> None:
         by = "server" if source in self._passive else "client"
-        self._connections.end(self._pair(source, destination), f"DREQ from the {by}", time)
+        self._connections.end(self._pair(source, destination), f"DREQ from the {by}", event.time)
 
     def _pair(self, source: str, destination: str) -> CmPair:
         return CmPair(destination, source) if source in self._passive else CmPair(source, destination)
 
-    def _negotiated(
-        self, number: int, time: int, pid: int, source: str, destination: str, sent: int, received: int
-    ) -> None:
-        self._connections.establish(CmPair(source, destination), time, (sent, received))
+    def _negotiated(self, event: Event, source: str, destination: str, sent: int, received: int) -> None:
+        self._connections.establish(CmPair(source, destination), event.time, (sent, received))
 
 
 def _chooser(name: str, fields: tuple[str, ...]) -> Callable[[tuple[Any, ...]], Any]:

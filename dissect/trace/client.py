@@ -5,6 +5,7 @@ to the task that the same thread names next."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from errno import errorcode
 from typing import Any
@@ -15,6 +16,7 @@ from ..rpcrdma.conversation import Conversation
 from ..rpcrdma.messages import HEADER, Segment
 from ..rpcrdma.rpc_fields import KnownRpc
 from ..rpcrdma.rpcs import CREDITS, EVENTS_LOST, REPLY_NOT_SEEN, ChunkUse, HostTimes, Latency
+from .events import Event
 from .rpcs import (
     CHUNKS_UNKNOWN,
     NOT_RECEIVED,
@@ -37,6 +39,9 @@ from .rpcs import (
 
 READ_LIST, LONG_CALL, REPLY_CHUNK = 3, 4, 6
 """Chunk types of ``xprtrdma_marshal``; lower ones are those of a call that goes inline."""
+REPLY_SEGMENT = "xprtrdma_chunk_reply"
+REFUSALS = {"xprtrdma_err_vers": ERR_VERS, "xprtrdma_err_chunk": ERR_CHUNK}
+"""What an event says of the reply."""
 NO_CLIENT = -1, 0xFFFFFFFF
 """The RPC client of tasks without one; in text it is an unsigned number."""
 SENDING = "xprt_sending"
@@ -74,6 +79,8 @@ MAX_NAMES = 4096
 class ClientCall:
     """The RPC of a task that is under way; times in nanoseconds."""
 
+    task: int
+    client: int
     begin: int | None
     fields: dict[str, Any] | None
     """Fields of the RPC that the trace tells."""
@@ -114,12 +121,24 @@ class ClientCall:
     """``RpcLog.losses`` when it began."""
 
 
+def of_task(take: Callable[..., None]) -> Callable[..., None]:
+    """Let a method take the call of a task instead of the task's numbers, and only where that call is known."""
+
+    def taken(side: ClientSide, event: Event, task: int, client: int, *fields: Any) -> None:
+        call = side.calls.get((task, client))
+        if call is not None:
+            take(side, event, call, *fields)
+
+    return taken
+
+
 class ClientSide:
     """Makes RPCs from the events of a client."""
 
     def __init__(self, connections: TracedConnections, log: RpcLog) -> None:
         self._connections, self._log = connections, log
-        self._calls: dict[tuple[int, int], ClientCall] = {}
+        self.calls: dict[tuple[int, int], ClientCall] = {}
+        """By task: its ID, and its RPC client."""
         self._peers: dict[int, tuple[str, int | None]] = {}
         """By RPC client: address and port of the server."""
         self._queues: dict[int, Conversation] = {}
@@ -149,9 +168,9 @@ class ClientSide:
 
     def finish(self) -> None:
         """End everything: the trace is over."""
-        for call in self._calls.values():
+        for call in self.calls.values():
             self._close(call, None)
-        self._calls.clear()
+        self.calls.clear()
         for rpc in [*self._log.backward.values()]:
             self._unanswered(rpc)
 
@@ -159,9 +178,9 @@ class ClientSide:
         """Forget these connections; calls on them end."""
         for queues in (self._queues, self._receiving, self._sockets):
             drop(queues, connections)
-        for task, call in [*self._calls.items()]:
+        for task, call in [*self.calls.items()]:
             if call.rpc is not None and call.rpc.connection.number in connections:
-                self._close(self._calls.pop(task), None)
+                self._close(self.calls.pop(task), None)
         for rpc in [known for known in self._log.backward.values() if known.connection.number in connections]:
             self._unanswered(rpc)
         for number in connections:
@@ -175,7 +194,7 @@ class ClientSide:
     def outstanding(self) -> list[KnownRpc]:
         """Calls without a reply so far."""
         forward = []
-        for call in self._calls.values():
+        for call in self.calls.values():
             if call.rpc is not None and not call.rpc.backward:
                 self._log.note_losses(call.rpc, call.losses)
                 forward.append(call.rpc)
@@ -183,123 +202,121 @@ class ClientSide:
 
     def let_go(self, limit: int) -> None:
         """Keep at most ``limit`` tasks, as the end of the oldest may have been lost."""
-        while len(self._calls) > limit:
-            self._close(self._calls.pop(next(iter(self._calls))), None)
+        while len(self.calls) > limit:
+            self._close(self.calls.pop(next(iter(self.calls))), None)
         while len(self._log.backward) > limit:
             self._unanswered(next(iter(self._log.backward.values())))
 
+    def _begin(
+        self, task: int, client: int, begin: int | None = None, fields: dict[str, Any] | None = None
+    ) -> ClientCall:
+        """A new call of a task; the one before, if the trace does not tell its end, is over."""
+        before = self.calls.get((task, client))
+        if before is not None:
+            self._close(before, None)
+        call = self.calls[task, client] = ClientCall(task, client, begin, fields, losses=self._log.losses)
+        return call
+
     def _call(self, task: int, client: int, begins: bool = False) -> ClientCall:
         """The call of a task; ``begins``: a call that has its reply is over, and a new one begins."""
-        call = self._calls.get((task, client))
-        if call is None or (begins and call.reply is not None):
-            if call is not None:
-                self._close(call, None)
-            call = self._calls[task, client] = ClientCall(None, None, losses=self._log.losses)
-        return call
+        call = self.calls.get((task, client))
+        return self._begin(task, client) if call is None or (begins and call.reply is not None) else call
+
+    def _conversation(
+        self, known: dict[int, Conversation], key: int, transport: str, client: int, event: Event
+    ) -> Conversation:
+        """The conversation of an RPC client that is ``known`` by this key; a new one where none is."""
+        if key not in known:
+            known[key] = self._connections.make("client", transport, "", *self._peers.get(client, ("", None)), event)
+        return known[key]
 
     # Before the call is sent.
 
-    def initiated(self, number: int, time: int, pid: int, handle: int, offset: int, count: int) -> None:
-        self._initiated[pid] = {"handle": hashed_handle(handle), "offset": offset, "count": count}
+    def initiated(self, event: Event, handle: int, offset: int, count: int) -> None:
+        self._initiated[event.pid] = {"handle": hashed_handle(handle), "offset": offset, "count": count}
 
-    def opened(self, number: int, time: int, pid: int, handle: int, directory: int | None, name: str) -> None:
+    def opened(self, event: Event, handle: int, directory: int | None, name: str) -> None:
         """Note a file's name; the trace does not have the directory's handle, so its file ID stands in."""
         if name and directory is not None:
             self._names[hashed_handle(handle)] = b"fileid %d" % directory, name.encode(errors="surrogateescape")
             if len(self._names) > MAX_NAMES:
                 del self._names[next(iter(self._names))]
 
-    def task_begin(self, number: int, time: int, pid: int, task: int, client: int) -> None:
-        call = self._calls.get((task, client))
-        if call is not None:
-            self._close(call, None)
-        self._calls[task, client] = ClientCall(time, self._initiated.pop(pid, None), losses=self._log.losses)
+    def task_begin(self, event: Event, task: int, client: int) -> None:
+        self._begin(task, client, event.time, self._initiated.pop(event.pid, None))
 
-    def request(
-        self, number: int, time: int, pid: int, task: int, client: int, program: str, version: int, procedure: str
-    ) -> None:
+    def request(self, event: Event, task: int, client: int, program: str, version: int, procedure: str) -> None:
         call = self._call(task, client, True)
         call.program, call.version, call.procedure = program, version, procedure
         if call.begin is None:
-            call.begin = time
+            call.begin = event.time
 
-    def reserve(self, number: int, time: int, pid: int, task: int, client: int, xid: int) -> None:
+    def reserve(self, event: Event, task: int, client: int, xid: int) -> None:
         call = self._call(task, client, True)
-        call.xid, call.encode = xid, time
+        call.xid, call.encode = xid, event.time
 
-    def sleep(self, number: int, time: int, pid: int, task: int, client: int, queue: str) -> None:
-        call = self._calls.get((task, client))
-        if call is not None and call.post is None:
-            transport = self._last.get(client, _ALONE)
+    @of_task
+    def sleep(self, event: Event, call: ClientCall, queue: str) -> None:
+        if call.post is None:
+            transport = self._last.get(call.client, _ALONE)
             what = CREDITS if queue == SENDING and transport.spent else queue
-            call.sleeping = queue, what, time, transport.unregistered(time)
+            call.sleeping = queue, what, event.time, transport.unregistered(event.time)
             if call.encoded is None and call.encode is not None:
-                call.encoded = time
+                call.encoded = event.time
 
-    def wakeup(self, number: int, time: int, pid: int, task: int, client: int, queue: str) -> None:
-        call = self._calls.get((task, client))
-        if call is None:
-            return
+    @of_task
+    def wakeup(self, event: Event, call: ClientCall, queue: str) -> None:
         if call.reply is not None:
             if call.wake is None:
-                call.wake = time
+                call.wake = event.time
         elif call.sleeping is not None and call.sleeping[0] == queue:
             _, what, since, failed = call.sleeping
-            waited = time - since
+            waited = event.time - since
             if what == SENDING and call.failing is None:  # It waits for one that found no registration.
-                lacking = min(max(0, self._last.get(client, _ALONE).unregistered(time) - failed), waited)
+                lacking = min(max(0, self._last.get(call.client, _ALONE).unregistered(event.time) - failed), waited)
                 call.waited += lacking
                 waited -= lacking
             call.waits[what] = call.waits.get(what, 0) + waited
             call.sleeping = None
 
-    def reserve_credit(self, number: int, time: int, pid: int, task: int, client: int) -> None:
+    def reserve_credit(self, event: Event, task: int, client: int) -> None:
         self._shows_credits = True
-        call = self._calls.get((task, client))
+        call = self.calls.get((task, client))
         if call is not None and call.encoded is None:
-            call.encoded = time
+            call.encoded = event.time
 
-    def send(self, number: int, time: int, pid: int, task: int, client: int, length: int) -> None:
+    def send(self, event: Event, task: int, client: int, length: int) -> None:
         """Note an attempt to transmit, which may fail and be repeated with other memory."""
         call = self._call(task, client, True)
-        call.send, call.length = time, length
-        self._sending[pid] = call
+        call.send, call.length = event.time, length
+        self._sending[event.pid] = call
         call.chunks = TracedChunks()
 
-    def chunk_read(
-        self, number: int, time: int, pid: int, task: int, client: int, position: int, *segment: int
-    ) -> None:
+    def chunk_read(self, event: Event, task: int, client: int, position: int, *segment: int) -> None:
         self._call(task, client, True).chunks.read(position, Segment(*segment))
 
-    def chunk_write(self, number: int, time: int, pid: int, task: int, client: int, *segment: int) -> None:
-        self._written(self._call(task, client, True).chunks.writes, "write", Segment(*segment))
-
-    def chunk_reply(self, number: int, time: int, pid: int, task: int, client: int, *segment: int) -> None:
-        self._written(self._call(task, client, True).chunks.reply, "reply", Segment(*segment))
-
-    @staticmethod
-    def _written(chunks: list[ChunkUse], kind: str, segment: Segment) -> None:
-        """Add a segment to the chunk of its kind; Linux offers one chunk of each kind per call."""
+    def chunk_write(self, event: Event, task: int, client: int, *segment: int) -> None:
+        """Add a segment to the Write or Reply chunk; Linux offers one chunk of each kind per call."""
+        offered = self._call(task, client, True).chunks
+        kind, chunks = ("reply", offered.reply) if event.name == REPLY_SEGMENT else ("write", offered.writes)
         if not chunks:
             chunks.append(ChunkUse(kind, None, []))
-        chunks[0].segments.append(TracedSegment(segment))
+        chunks[0].segments.append(TracedSegment(Segment(*segment)))
 
-    def marshal_failed(self, number: int, time: int, pid: int, task: int, client: int) -> None:
+    def marshal_failed(self, event: Event, task: int, client: int) -> None:
         """Note that no memory registration was free; ``xprtrdma_nomrs_err`` has said so before."""
         call = self._call(task, client)
         call.failed += 1
         transport = self._last.get(client)
         if transport is not None and transport.failing is None:
-            transport.failing = time
+            transport.failing = event.time
         if call.failing is None:
-            call.failing = time
+            call.failing = event.time
         call.chunks = TracedChunks()
 
     def marshal(
         self,
-        number: int,
-        time: int,
-        pid: int,
+        event: Event,
         task: int,
         client: int,
         xid: int,
@@ -313,7 +330,7 @@ class ClientSide:
         call.xid, call.marshalled = xid, True
         transport = self._last.get(client)
         if transport is not None:
-            transport.failed, transport.failing = transport.unregistered(time), None
+            transport.failed, transport.failing = transport.unregistered(event.time), None
         if call.failing is not None and call.send is not None:
             call.waited += call.send - call.failing
             call.failing = None
@@ -326,25 +343,20 @@ class ClientSide:
 
     # The call is sent.
 
-    def post_send(self, number: int, time: int, pid: int, queue: int, task: int, client: int) -> None:
+    def post_send(self, event: Event, queue: int, task: int, client: int) -> None:
         call = self._call(task, client)
         if call.xid is None:
             return
-        conversation = self._queues.get(queue)
-        if conversation is None:
-            peer, port = self._peers.get(client, ("", None))
-            conversation = self._connections.make("client", RDMA, "", peer, number, time, port)
-            self._queues[queue] = conversation
-        header, inline, procedure = call.inline
-        self._use(call, client, conversation.connection.number)
-        self._sent(call, conversation, number, time, header, inline, procedure)
+        conversation = self._conversation(self._queues, queue, RDMA, client, event)
+        self._use(call, conversation.connection.number)
+        self._sent(call, conversation, event, *call.inline)
 
-    def _use(self, call: ClientCall, client: int, connection: int) -> None:
+    def _use(self, call: ClientCall, connection: int) -> None:
         """Let the call use a credit of the connection."""
         self._free(call)
         transport = self._transports.setdefault(connection, Transport())
         transport.used += 1
-        call.transport = self._last[client] = transport
+        call.transport = self._last[call.client] = transport
 
     @staticmethod
     def _free(call: ClientCall) -> None:
@@ -352,41 +364,36 @@ class ClientSide:
             call.transport.used -= 1
             call.transport = None
 
-    def call_back(self, conversation: Conversation, number: int, time: int, pid: int, header: int) -> None:
+    def call_back(self, conversation: Conversation, event: Event, header: int) -> None:
         """On a server: the thread sends a backward call, for which it has a task, too."""
-        call = self._sending.pop(pid, None)
+        call = self._sending.pop(event.pid, None)
         if call is not None and call.xid is not None and call.rpc is None:
-            self._sent(call, conversation, number, time, header, call.length, RDMA_MSG, backward=True)
+            self._sent(call, conversation, event, header, call.length, RDMA_MSG, backward=True)
 
-    def transmit(self, number: int, time: int, pid: int, task: int, client: int, xid: int, status: int) -> None:
-        call = self._calls.get((task, client))
-        if call is None or status:
+    @of_task
+    def transmit(self, event: Event, call: ClientCall, xid: int, status: int) -> None:
+        client = call.client
+        if status:
             return
         if client in NO_CLIENT:  # It is a reply to the server.
-            del self._calls[task, client]
+            del self.calls[call.task, client]
             if (rpc := self._log.backward.get(xid)) is not None and rpc.conversation.traced == "client":
-                self._answer(rpc, number, time, call.length)
+                self._answer(rpc, event, call.length)
             return
         if call.post is not None:
-            call.transmit = time
+            call.transmit = event.time
             return
         if client in self._sockets or not call.marshalled:  # On a socket; for RDMA, xprtrdma tells of each Send.
-            conversation = self._sockets.get(client)
-            if conversation is None:
-                peer, port = self._peers.get(client, ("", None))
-                conversation = self._sockets[client] = self._connections.make(
-                    "client", SOCKET, "", peer, number, time, port
-                )
             call.xid = xid
-            self._sent(call, conversation, number, time, 0, call.length, None)
-            call.transmit = time
+            conversation = self._conversation(self._sockets, client, SOCKET, client, event)
+            self._sent(call, conversation, event, 0, call.length, None)
+            call.transmit = event.time
 
     def _sent(
         self,
         call: ClientCall,
         conversation: Conversation,
-        number: int,
-        time: int,
+        event: Event,
         header: int,
         inline: int,
         procedure: int | None,
@@ -395,131 +402,115 @@ class ClientSide:
         assert call.xid is not None
         if call.rpc is not None:  # It was sent before, on another connection.
             ended = call.rpc.connection.ended_by or "its connection was lost"
-            self._log.trouble("resent", ended, time, number, call.rpc.number)
+            self._log.trouble("resent", ended, event, call.rpc.number)
             self._unanswered(call.rpc)
         rpc = self._log.begin(conversation, call.xid, "server" if backward else "client", backward)
         name_call(rpc, call.program, call.version, call.procedure)
         if call.fields is not None:
             rpc.fields = rpc.fields._replace(**call.fields)
             rpc.opened = self._names.get(call.fields["handle"])
-        rpc.call = message(int(backward), number, time, call.xid, None, header + inline, header, inline, procedure)
+        rpc.call = message(int(backward), event, call.xid, None, header + inline, header, inline, procedure)
         rpc.chunks = call.chunks.all()
         add_lists(rpc.call.header, rpc.chunks, False)
-        call.rpc, call.post, call.transmit = rpc, time, None
+        call.rpc, call.post, call.transmit = rpc, event.time, None
         if call.marshalled and call.chunks.header_length() != header:
             rpc.notes += (CHUNKS_UNKNOWN,)
         self._log.called(rpc)
 
     # The reply.
 
-    def receive(self, number: int, time: int, pid: int, queue: int | None, length: int, status: int) -> None:
-        self._log.completed("receive", status, time, number)
+    def receive(self, event: Event, queue: int | None, length: int, status: int) -> None:
+        self._log.completed("receive", event, status)
         if not status:
-            self._received[pid] = Received(number, time, length, queue)
+            self._received[event.pid] = Received(event.number, event.time, length, queue)
 
-    def called_back(self, number: int, time: int, pid: int, xid: int) -> None:
+    def called_back(self, event: Event, xid: int) -> None:
         """Note a backward call; the client's reply is a task that starts with ``transmit``."""
-        came = self._received.pop(pid, None)
+        came = self._received.pop(event.pid, None)
         conversation = None if came is None or came.queue is None else self._receiving.get(came.queue)
         if came is not None and conversation is not None:
             rpc = self._log.begin(conversation, xid, "client", backward=True)
-            rpc.call = message(1, came.number, came.time, rpc.xid, None, came.length, HEADER, procedure=RDMA_MSG)
+            rpc.call = message(1, came, rpc.xid, None, came.length, HEADER, procedure=RDMA_MSG)
             self._log.called(rpc)
 
-    def _answer(self, rpc: KnownRpc, number: int, time: int, length: int) -> None:
+    def _answer(self, rpc: KnownRpc, event: Event, length: int) -> None:
         """Note that the client's reply to a backward call was sent."""
-        rpc.reply = message(0, number, time, rpc.xid, None, HEADER + length, HEADER, length, RDMA_MSG)
+        rpc.reply = message(0, event, rpc.xid, None, HEADER + length, HEADER, length, RDMA_MSG)
         self._log.replied(rpc)
         assert rpc.call is not None
-        rpc.latency = Latency(max(0, time - rpc.call.operation.first_time), 0, 0, 0, 0, 0)
+        rpc.latency = Latency(max(0, event.time - rpc.call.operation.first_time), 0, 0, 0, 0, 0)
         self._log.end(rpc)
 
-    def replied(self, number: int, time: int, pid: int, task: int, client: int, xid: int, credits: int) -> None:
-        call = self._calls.get((task, client))
-        if call is None or call.rpc is None or call.rpc.xid != xid:
+    @of_task
+    def replied(self, event: Event, call: ClientCall, xid: int, credits: int) -> None:
+        if call.rpc is None or call.rpc.xid != xid:
             return
         if call.transport is not None:
             call.transport.granted = credits
             self._free(call)
-        came = self._received.pop(pid, None)
-        call.reply = time
+        came = self._received.pop(event.pid, None)
+        call.reply = event.time
         if came is None:
-            came = Received(number, time, 0)
+            came = Received(event.number, event.time, 0)
         else:
             call.receive = came.time
         if came.queue is not None:
             self._receiving[came.queue] = call.rpc.conversation
-        self._answered[pid] = call
-        call.rpc.reply = message(1, came.number, came.time, xid, credits, came.length)
+        self._answered[event.pid] = call
+        call.rpc.reply = message(1, came, xid, credits, came.length)
         self._log.replied(call.rpc)
 
-    def refused_version(self, number: int, time: int, pid: int, task: int, client: int) -> None:
-        self._refused(task, client, ERR_VERS)
-
-    def refused_chunk(self, number: int, time: int, pid: int, task: int, client: int) -> None:
-        self._refused(task, client, ERR_CHUNK)
-
-    def _refused(self, task: int, client: int, error: int) -> None:
+    @of_task
+    def refused(self, event: Event, call: ClientCall) -> None:
         """Note that the reply is an RDMA_ERROR."""
-        call = self._calls.get((task, client))
-        if call is not None and call.rpc is not None and call.rpc.reply is not None:
+        if call.rpc is not None and call.rpc.reply is not None:
+            error = REFUSALS[event.name]
             call.error = error_name(1, error)
             call.rpc.reply.header.procedure, call.rpc.reply.header.error = RDMA_ERROR, error
 
-    def local_invalidation(self, number: int, time: int, pid: int, task: int, client: int, registration: int) -> None:
-        call = self._calls.get((task, client))
-        if call is not None:
-            call.invalidations += 1
-            self._registering[registration] = call
+    @of_task
+    def local_invalidation(self, event: Event, call: ClientCall, registration: int) -> None:
+        call.invalidations += 1
+        self._registering[registration] = call
 
-    def remote_invalidation(self, number: int, time: int, pid: int, task: int, client: int, handle: int) -> None:
-        call = self._calls.get((task, client))
-        if call is not None and call.rpc is not None and call.rpc.reply is not None:
+    @of_task
+    def remote_invalidation(self, event: Event, call: ClientCall, handle: int) -> None:
+        if call.rpc is not None and call.rpc.reply is not None:
             call.rpc.reply.operation.invalidate = handle
 
-    def invalidated(self, number: int, time: int, pid: int, registration: int, status: int) -> None:
+    def invalidated(self, event: Event, registration: int, status: int) -> None:
         """Note a call's last local invalidation: the same thread continues with its reply."""
-        self._log.completed("local invalidation", status, time, number)
+        self._log.completed("local invalidation", event, status)
         call = self._registering.pop(registration, None)
         if call is not None:
-            self._answered[pid] = call
+            self._answered[event.pid] = call
 
-    def sent(self, number: int, time: int, pid: int, status: int) -> None:
-        self._log.completed("Send", status, time, number)
-
-    def fast_registered(self, number: int, time: int, pid: int, status: int) -> None:
-        self._log.completed("memory registration", status, time, number)
-
-    def decode_segment(self, number: int, time: int, pid: int, *segment: int) -> None:
-        call = self._answered.get(pid)
+    def decode_segment(self, event: Event, *segment: int) -> None:
+        call = self._answered.get(event.pid)
         if call is not None:
             call.chunks.returned(*segment)
 
-    def receive_xdr(self, number: int, time: int, pid: int, task: int, client: int, length: int) -> None:
-        call = self._calls.get((task, client))
-        if call is None or call.decode is not None:
+    @of_task
+    def receive_xdr(self, event: Event, call: ClientCall, length: int) -> None:
+        if call.decode is not None:
             return
-        call.decode = time
+        call.decode = event.time
         rpc = call.rpc
         if rpc is not None and rpc.reply is None and rpc.connection.transport == SOCKET:
-            call.receive = call.reply = time
-            rpc.reply = message(1, number, time, rpc.xid, None, length, 0, length, None)
+            call.receive = call.reply = event.time
+            rpc.reply = message(1, event, rpc.xid, None, length, 0, length, None)
 
-    def nfs_status(self, number: int, time: int, pid: int, task: int, client: int, error: int) -> None:
-        call = self._calls.get((task, client))
-        if call is not None:
-            call.error = nfs_status(call.version, error)
+    @of_task
+    def nfs_status(self, event: Event, call: ClientCall, error: int) -> None:
+        call.error = nfs_status(call.version, error)
 
-    def task_end(self, number: int, time: int, pid: int, task: int, client: int, status: int) -> None:
-        call = self._calls.get((task, client))
-        if call is not None:
-            call.end, call.status = time, status
+    @of_task
+    def task_end(self, event: Event, call: ClientCall, status: int) -> None:
+        call.end, call.status = event.time, status
 
     def latency(
         self,
-        number: int,
-        time: int,
-        pid: int,
+        event: Event,
         task: int,
         client: int,
         program: str,
@@ -527,13 +518,13 @@ class ClientSide:
         procedure: str,
         execute: int,
     ) -> None:
-        call = self._calls.pop((task, client), None)
+        call = self.calls.pop((task, client), None)
         if call is None:
             return
         if not call.program and call.rpc is not None:
             call.program, call.version, call.procedure = program, version, procedure
             name_call(call.rpc, program, version, procedure)
-        call.end = time
+        call.end = event.time
         self._close(call, execute * 1000)
 
     def _close(self, call: ClientCall, execute: int | None) -> None:
@@ -585,9 +576,7 @@ class ClientSide:
 
     # Connections.
 
-    def new_client(
-        self, number: int, time: int, pid: int, client: int, address: str | None, port: str | None, server: str | None
-    ) -> None:
+    def new_client(self, event: Event, client: int, address: str | None, port: str | None, server: str | None) -> None:
         self._peers[client] = (address or server or "").strip("[]"), int(port) if port else None
         self._sockets.pop(client, None)
 

@@ -20,6 +20,7 @@ from ..rpcrdma.rpc_fields import KnownRpc
 from ..rpcrdma.rpcs import EVENTS_LOST, ChunkUse, HostTrouble, Rpc, SegmentUse
 from ..transport.connection import Connection, Endpoint
 from ..transport.operations import SEND, Operation, Payload
+from .events import Event
 
 _NO_LISTENER = Listener()
 MAX_EXAMPLES = 5
@@ -49,22 +50,22 @@ class RpcLog:
         self.side = ""
         """'client' or 'server': the side whose RPC began first."""
 
-    def trouble(self, kind: str, words: str, time: int, number: int, rpc: int | None = None) -> None:
-        """Count a trouble, at the event of this number."""
+    def trouble(self, kind: str, words: str, event: Event, rpc: int | None = None) -> None:
+        """Count a trouble, at this event."""
         trouble = next((known for known in self._troubles if (known.kind, known.words) == (kind, words)), None)
         if trouble is None:
-            trouble = HostTrouble(kind, words, time=time)
+            trouble = HostTrouble(kind, words, time=event.time)
             self._troubles.append(trouble)
         trouble.count += 1
         if len(trouble.frames) < MAX_EXAMPLES:
-            trouble.frames.append(number)
+            trouble.frames.append(event.number)
             trouble.rpcs += [] if rpc is None else [rpc]
 
-    def completed(self, what: str, status: int | None, time: int, number: int) -> None:
+    def completed(self, work: str, event: Event, status: int | None) -> None:
         """Note a completion error; flushed work requests follow from another error, or the end of the connection."""
         if status and status != FLUSHED:
             name = WC_STATUSES.get(status, f"status {status}")
-            self.trouble("completion", f"{what}: {name}", time, number)
+            self.trouble("completion", f"{work}: {name}", event)
 
     def take(self) -> list[Rpc]:
         """The RPCs that ended since the last call."""
@@ -185,8 +186,7 @@ def name_call(rpc: KnownRpc, program: str, version: int | None, procedure: str |
 
 def message(
     sender: int,
-    number: int,
-    time: int,
+    at: Event | Received,
     xid: int,
     credits: int | None,
     length: int,
@@ -194,9 +194,9 @@ def message(
     inline: int | None = None,
     procedure: int | None = RDMA_MSG,
 ) -> Message:
-    """A Send of ``length`` bytes, ``header`` of them the transport header, at the event ``number``, at ``time``.  Its
-    length is 0 if the trace does not tell."""
-    operation = Operation(SEND, sender, number, number, time, time, length, Payload())
+    """A Send of ``length`` bytes, ``header`` of them the transport header, at an event.  Its length is 0 if the trace
+    does not tell."""
+    operation = Operation(SEND, sender, at.number, at.number, at.time, at.time, length, Payload())
     known = TransportHeader(xid, 1, credits, procedure, length=header)
     return Message(operation, known, _NOTHING, 0, 0, max(0, length - header) if inline is None else inline)
 
@@ -360,13 +360,11 @@ class TracedConnections:
         elif connection is None:
             self._established.pop(pair, None)
 
-    def make(
-        self, side: str, transport: str, client: str, server: str, number: int, time: int, port: int | None
-    ) -> Conversation:
-        """A new conversation between two addresses ('' if unknown), first seen at the event ``number`` by its 'client'
-        or 'server'; ``port``: the server's."""
+    def make(self, side: str, transport: str, client: str, server: str, port: int | None, event: Event) -> Conversation:
+        """A new conversation between two addresses ('' if unknown), first seen at this event by its 'client' or
+        'server'; ``port``: the server's."""
         self._count += 1
-        first, pair = time, self._pair(client, server, port) if transport == RDMA else None
+        first, pair = event.time, self._pair(client, server, port) if transport == RDMA else None
         local: int | None = None
         if pair is not None:
             first = self._established.pop(pair)
@@ -378,10 +376,10 @@ class TracedConnections:
             (Endpoint(client, 0, port=local), Endpoint(server, 0, port=port)),
             "trace",
             service_port=port,
-            first_frame=number,
-            last_frame=number,
+            first_frame=event.number,
+            last_frame=event.number,
             first_time=first,
-            last_time=time,
+            last_time=event.time,
         )
         if pair is not None:
             self._taken[pair] = connection

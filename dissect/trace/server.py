@@ -7,7 +7,9 @@ events that name an XID, or none, belong to the call of their thread.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from ..layers.rpcrdma_codes import RDMA_NOMSG
 from ..named_tuple import NamedTuple
@@ -19,6 +21,7 @@ from ..rpcrdma.messages import HEADER, Segment
 from ..rpcrdma.rpc_fields import KnownRpc
 from ..rpcrdma.rpcs import EVENTS_LOST, REPLY_NOT_SEEN, ChunkUse, HostTimes, Latency
 from .client import ClientSide
+from .events import Event
 from .rpcs import (
     CHUNKS_UNKNOWN,
     NOT_RECEIVED,
@@ -106,6 +109,28 @@ THREAD = -1
 """Used instead of a completion queue if segments belong to a thread."""
 
 
+def of_thread(take: Callable[..., None]) -> Callable[..., None]:
+    """Let a method take the call that the event's thread works on, where it is known."""
+
+    def taken(side: ServerSide, event: Event, *fields: Any) -> None:
+        call = side.threads.get(event.pid)
+        if call is not None:
+            take(side, event, call, *fields)
+
+    return taken
+
+
+def of_xid(take: Callable[..., None]) -> Callable[..., None]:
+    """Let a method take a call instead of its XID, where the call is known."""
+
+    def taken(side: ServerSide, event: Event, xid: int, *fields: Any) -> None:
+        call = side.at(event.pid, xid)
+        if call is not None:
+            take(side, event, call, *fields)
+
+    return taken
+
+
 class ServerSide:
     """Makes RPCs from the events of a server."""
 
@@ -125,7 +150,7 @@ class ServerSide:
         """By completion queue of the connection's Sends."""
         self._headers: dict[int, int] = {}
         """By thread: bytes of the transport header of its next Send."""
-        self._threads: dict[int, ServerCall] = {}
+        self.threads: dict[int, ServerCall] = {}
         """By thread: the call that it works on."""
         self._open: dict[int, ServerCall] = {}
         """Calls by XID."""
@@ -153,7 +178,7 @@ class ServerSide:
 
     def forget_threads(self) -> None:
         """Forget what threads are doing: after lost events it is unknown until an event names an XID."""
-        for by_thread in (self._threads, self._dequeued, self._headers):
+        for by_thread in (self.threads, self._dequeued, self._headers):
             by_thread.clear()
 
     def under_way(self) -> list[ServerCall]:
@@ -173,24 +198,22 @@ class ServerSide:
 
     # A call comes.
 
-    def receive(self, number: int, time: int, pid: int, length: int | None, queue: int, identity: int) -> None:
-        self._received[queue, identity] = Received(number, time, length or 0)
+    def receive(self, event: Event, length: int | None, queue: int, identity: int) -> None:
+        self._received[queue, identity] = Received(event.number, event.time, length or 0)
 
-    def enqueue(self, number: int, time: int, pid: int, server: str | None, client: str | None) -> None:
-        self._transports.setdefault((server, client), Waiting()).since = time
+    def enqueue(self, event: Event, server: str | None, client: str | None) -> None:
+        self._transports.setdefault((server, client), Waiting()).since = event.time
 
-    def dequeue(self, number: int, time: int, pid: int, server: str | None, client: str | None) -> None:
+    def dequeue(self, event: Event, server: str | None, client: str | None) -> None:
         transport = self._transports.setdefault((server, client), Waiting())
         since, transport.since = transport.since, None
-        if since is not None and (free := min(self._free.get(pid, since), time)) > since:
+        if since is not None and (free := min(self._free.get(event.pid, since), event.time)) > since:
             transport.spans.append((since, free))
-        self._dequeued[pid] = Dequeued(time, server or "", client or "", transport, since)
+        self._dequeued[event.pid] = Dequeued(event.time, server or "", client or "", transport, since)
 
     def read_segment(
         self,
-        number: int,
-        time: int,
-        pid: int,
+        event: Event,
         queue: int | None,
         identity: int,
         index: int,
@@ -199,31 +222,27 @@ class ServerSide:
     ) -> None:
         if queue is not None:
             self._segments.setdefault((queue, identity), []).append((index, position, Segment(*segment)))
-        elif (call := self._threads.get(pid)) is not None:
+        elif (call := self.threads.get(event.pid)) is not None:
             # Before 5.12 the event tells of the Read made of it, without its Position.
             call.chunks.read(None, Segment(*segment))
             call.rpc.chunks = call.chunks.all()
 
     def write_segment(
         self,
-        number: int,
-        time: int,
-        pid: int,
+        event: Event,
         queue: int | None,
         identity: int,
         index: int | None,
         *segment: int,
     ) -> None:
         # Before 5.12 only the thread tells which call it belongs to.
-        owner = (THREAD, pid) if queue is None else (queue, identity)
+        owner = (THREAD, event.pid) if queue is None else (queue, identity)
         segments = self._segments.setdefault(owner, [])
         segments.append((len(segments) if index is None else index, None, Segment(*segment)))
 
     def request(
         self,
-        number: int,
-        time: int,
-        pid: int,
+        event: Event,
         queue: int,
         identity: int,
         xid: int,
@@ -232,141 +251,133 @@ class ServerSide:
         header: int,
     ) -> None:
         came = self._received.pop((queue, identity), None)
-        taken = self._dequeued.pop(pid, None)
+        taken = self._dequeued.pop(event.pid, None)
         thread = None
         if taken is not None and taken.enqueued is not None:
             thread = taken.transport.waited(taken.enqueued if came is None else came.time)
         conversation = self._queues.get(queue)
         answered = self._log.backward.get(xid)
         if answered is not None and answered.conversation is conversation and came is not None:
-            answered.reply = message(0, came.number, came.time, xid, credits, came.length, header, procedure=procedure)
+            answered.reply = message(0, came, xid, credits, came.length, header, procedure=procedure)
             self._log.replied(answered)
             return
         if conversation is None:
             client, server = ("", "") if taken is None else (taken.client, taken.server)
             address, port = socket_parts(server)
-            conversation = self._connections.make("server", RDMA, socket_parts(client)[0], address, number, time, port)
+            conversation = self._connections.make("server", RDMA, socket_parts(client)[0], address, port, event)
             self._queues[queue] = conversation
         rpc = self._log.begin(conversation, xid, "server")
-        segments = self._segments.pop((queue, identity), None) or self._segments.pop((THREAD, pid), [])
+        segments = self._segments.pop((queue, identity), None) or self._segments.pop((THREAD, event.pid), [])
         chunks = _chunks(segments, header)
         received = None if came is None else came.time
         call = ServerCall(rpc, chunks, received, taken, thread, losses=self._log.losses)
         rpc.chunks = chunks.all()
-        first = came or Received(number, time, 0)
-        rpc.call = message(0, first.number, first.time, xid, credits, first.length, header, procedure=procedure)
+        first = came or Received(event.number, event.time, 0)
+        rpc.call = message(0, first, xid, credits, first.length, header, procedure=procedure)
         add_lists(rpc.call.header, rpc.chunks, False)
         before = self._open.pop(xid, None)
         if before is not None:
             self._close(before, None)
-        self._open[xid] = self._threads[pid] = call
+        self._open[xid] = self.threads[event.pid] = call
         self._log.called(rpc)
 
-    def post_read(self, number: int, time: int, pid: int, queue: int, identity: int) -> None:
-        call = self._threads.get(pid)
-        self._free[pid] = time
+    def post_read(self, event: Event, queue: int, identity: int) -> None:
+        call = self.threads.get(event.pid)
+        self._free[event.pid] = event.time
         if call is not None:
             self._transfers[queue, identity] = call
             if call.read_posted is None:
-                call.read_posted = time
+                call.read_posted = event.time
 
-    def read(self, number: int, time: int, pid: int, queue: int, identity: int) -> None:
+    def read(self, event: Event, queue: int, identity: int) -> None:
         call = self._transfers.pop((queue, identity), None)
         if call is not None:
-            call.read = time
+            call.read = event.time
             call.chunks.finish_reads()
 
     # It is carried out.
 
-    def receive_xdr(self, number: int, time: int, pid: int, xid: int) -> None:
+    def receive_xdr(self, event: Event, xid: int) -> None:
         """Note that this thread works on the call from now on; another may have started its RDMA Reads."""
         call = self._open.get(xid)
         if call is not None:
-            self._threads[pid] = call
-            call.started = time
+            self.threads[event.pid] = call
+            call.started = event.time
 
-    def process(self, number: int, time: int, pid: int, xid: int, service: str, version: int, procedure: str) -> None:
-        call = self._at(pid, xid)
+    def process(self, event: Event, xid: int, service: str, version: int, procedure: str) -> None:
+        call = self.at(event.pid, xid)
         rpc = self._log.backward.get(xid) if call is None else call.rpc
         if rpc is not None:
             name_call(rpc, service, version, procedure)
 
-    def _at(self, pid: int, xid: int) -> ServerCall | None:
-        call = self._threads.get(pid)
+    def at(self, pid: int, xid: int) -> ServerCall | None:
+        call = self.threads.get(pid)
         if (call is None or call.rpc.xid != xid) and (call := self._open.get(xid)) is not None:
-            self._threads[pid] = call
+            self.threads[pid] = call
         return call
 
-    def operation(self, number: int, time: int, pid: int, name: str, status: int) -> None:
-        call = self._threads.get(pid)
-        if call is not None:
-            call.operations.append(name.removeprefix(OP))
-            call.status = status
+    @of_thread
+    def operation(self, event: Event, call: ServerCall, name: str, status: int) -> None:
+        call.operations.append(name.removeprefix(OP))
+        call.status = status
 
-    def handle(self, number: int, time: int, pid: int, xid: int, hashed: int) -> None:
-        call = self._at(pid, xid)
-        if call is not None and call.rpc.fields.handle is None:
+    @of_xid
+    def handle(self, event: Event, call: ServerCall, hashed: int) -> None:
+        if call.rpc.fields.handle is None:
             call.rpc.fields = call.rpc.fields._replace(handle=hashed_handle(hashed))
 
-    def file_begin(self, number: int, time: int, pid: int, xid: int, hashed: int, offset: int, length: int) -> None:
-        call = self._at(pid, xid)
-        if call is None:
-            return
-        call.file_begin = time
+    @of_xid
+    def file_begin(self, event: Event, call: ServerCall, hashed: int, offset: int, length: int) -> None:
+        call.file_begin = event.time
         known = call.rpc.fields
         if known.offset is None:
             handle = hashed_handle(hashed) if known.handle is None else known.handle
             call.rpc.fields = known._replace(handle=handle, offset=offset, count=length)
 
-    def file_end(self, number: int, time: int, pid: int, xid: int, length: int) -> None:
-        call = self._at(pid, xid)
-        if call is not None:
-            begin, before = call.file_begin, call.file_time
-            call.file_time = None if begin is None or before is None else before + time - begin
-            call.file_begin, call.rpc.moved = None, length
+    @of_xid
+    def file_end(self, event: Event, call: ServerCall, length: int) -> None:
+        begin, before = call.file_begin, call.file_time
+        call.file_time = None if begin is None or before is None else before + event.time - begin
+        call.file_begin, call.rpc.moved = None, length
 
     # It is answered.
 
-    def send_xdr(self, number: int, time: int, pid: int, xid: int, length: int) -> None:
-        call = self._at(pid, xid)
-        if call is not None:
-            call.encoded, call.answered = length, time
+    @of_xid
+    def send_xdr(self, event: Event, call: ServerCall, length: int) -> None:
+        call.encoded, call.answered = length, event.time
 
-    def latency(self, number: int, time: int, pid: int, xid: int, execute: int) -> None:
-        call = self._at(pid, xid)
-        if call is not None:
-            call.answered, call.execute = time, execute * 1000
+    @of_xid
+    def latency(self, event: Event, call: ServerCall, execute: int) -> None:
+        call.answered, call.execute = event.time, execute * 1000
 
-    def post_write(self, number: int, time: int, pid: int, queue: int, identity: int) -> None:
-        call = self._threads.get(pid)
-        if call is not None:
-            self._transfers[queue, identity] = call
+    @of_thread
+    def post_write(self, event: Event, call: ServerCall, queue: int, identity: int) -> None:
+        self._transfers[queue, identity] = call
 
-    def post_chunk(self, number: int, time: int, pid: int, queue: int, identity: int) -> None:
+    @of_thread
+    def post_chunk(self, event: Event, call: ServerCall, queue: int, identity: int) -> None:
         """Before 5.15 one event for both: RDMA Reads before the call is executed, RDMA Writes afterwards."""
-        call = self._threads.get(pid)
-        post = self.post_read if call is not None and call.started is None else self.post_write
-        post(number, time, pid, queue, identity)
+        post = self.post_read if call.started is None else self.post_write
+        post(event, queue, identity)
 
-    def wrote(self, number: int, time: int, pid: int, queue: int, identity: int) -> None:
+    def wrote(self, event: Event, queue: int, identity: int) -> None:
         call = self._transfers.pop((queue, identity), None)
         if call is not None:
-            call.written = time
+            call.written = event.time
 
-    def returned(self, number: int, time: int, pid: int, *segment: int) -> None:
-        call = self._threads.get(pid)
-        if call is not None:
-            call.chunks.returned(*segment)
+    @of_thread
+    def returned(self, event: Event, call: ServerCall, *segment: int) -> None:
+        call.chunks.returned(*segment)
 
-    def pulled_up(self, number: int, time: int, pid: int, header: int) -> None:
-        self._headers[pid] = header
+    def pulled_up(self, event: Event, header: int) -> None:
+        self._headers[event.pid] = header
 
-    def post_send(self, number: int, time: int, pid: int, queue: int, identity: int, invalidated: int) -> None:
-        self._free[pid] = time
-        call = self._threads.pop(pid, None)
-        length = self._headers.pop(pid, None)
+    def post_send(self, event: Event, queue: int, identity: int, invalidated: int) -> None:
+        self._free[event.pid] = event.time
+        call = self.threads.pop(event.pid, None)
+        length = self._headers.pop(event.pid, None)
         if call is None and (conversation := self._sending.get(queue)) is not None:
-            self._client.call_back(conversation, number, time, pid, length or HEADER)
+            self._client.call_back(conversation, event, length or HEADER)
         if call is None or self._open.get(call.rpc.xid) is not call:
             return
         rpc = call.rpc
@@ -383,7 +394,7 @@ class ServerSide:
         whole = header + inline
         if call.encoded is None or rpc.notes:  # More chunks may have been returned than the trace tells.
             whole = inline = 0
-        rpc.reply = message(1, number, time, rpc.xid, None, whole, header, inline, procedure)
+        rpc.reply = message(1, event, rpc.xid, None, whole, header, inline, procedure)
         rpc.reply.operation.invalidate = invalidated or None
         add_lists(rpc.reply.header, rpc.chunks, True)
         self._log.replied(rpc)
@@ -393,26 +404,17 @@ class ServerSide:
             self._close(before, None)
         self._sends[queue, identity] = call
 
-    def sent(self, number: int, time: int, pid: int, queue: int, identity: int) -> None:
+    def sent(self, event: Event, queue: int, identity: int) -> None:
         call = self._sends.pop((queue, identity), None)
         if call is not None:
-            self._close(call, time)
+            self._close(call, event.time)
 
-    def done(self, number: int, time: int, pid: int, xid: int) -> None:
+    def done(self, event: Event, xid: int) -> None:
         """Note that the thread finished the call; some kernels first wait until the Send is complete."""
-        self._free[pid] = time
+        self._free[event.pid] = event.time
 
-    def receive_failed(self, number: int, time: int, pid: int, status: int) -> None:
-        self._log.completed("receive", status, time, number)
-
-    def read_failed(self, number: int, time: int, pid: int, status: int) -> None:
-        self._log.completed("RDMA Read", status, time, number)
-
-    def write_failed(self, number: int, time: int, pid: int, status: int) -> None:
-        self._log.completed("RDMA Write", status, time, number)
-
-    def send_failed(self, number: int, time: int, pid: int, queue: int, identity: int, status: int) -> None:
-        self._log.completed("Send", status, time, number)
+    def send_failed(self, event: Event, queue: int, identity: int, status: int) -> None:
+        self._log.completed("Send", event, status)
         call = self._sends.pop((queue, identity), None)
         if call is not None:
             call.rpc.notes += (f"the reply's Send failed: completion status {status}",)

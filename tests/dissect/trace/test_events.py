@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from rdmascope.dissect.trace.analyzer import CLIENT, OWN, SERVER
+from rdmascope.dissect.trace.analyzer import CLIENT, COMPLETIONS, OWN, SERVER
 from rdmascope.dissect.trace.events import EVENTS, text_values
 from rdmascope.dissect.trace.ring_buffer import event_format, socket_address
 
@@ -16,7 +16,7 @@ def test_a_line_that_reads_otherwise_is_no_event() -> None:
 
 
 def test_each_event_is_taken() -> None:
-    assert {*EVENTS} == {*CLIENT, *SERVER, *OWN}, "what nothing takes costs the host that is traced"
+    assert {*EVENTS} == {*CLIENT, *SERVER, *OWN, *COMPLETIONS}, "what nothing takes costs the host that is traced"
 
 
 def test_words_are_told_as_the_numbers_that_they_stand_for() -> None:
