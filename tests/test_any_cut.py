@@ -97,6 +97,7 @@ def test_gaps_that_are_proved_long_before_they_are_given_up(cut: int) -> None:
     first = [at for at in faults.where(wire.packets, kind="send", sender=1) if wire.packets[at].connection == 1]
     frames = Capture(wire, faults.drop(wire.packets, [first[2], first[5]])).frames
     assert analysed(frames, [cut]) == analysed(frames, [])
+    assert shown_connections(frames, cut) == shown_connections(frames, len(frames))
 
 
 @QUICK
@@ -500,12 +501,15 @@ def test_batches_that_end_before_it_is_known_where_markers_stand(begin: int, crc
 
 
 def shown_connections(frames: Sequence[Frame], step: int) -> list[tuple[object, ...]]:
-    """The connections of the frames in batches of so many, and when each was first seen."""
+    """The connections of the frames in batches of so many, when each was first seen, and what is missing."""
     analyzer = Analyzer()
     for batch in frame_batches(frames, range(step, len(frames), step)):
         analyzer.feed(batch)
     analyzer.finish()
-    return [(*map(str, one.endpoints), one.first_frame, one.missing_packets) for one in analyzer.connections]
+    return [
+        (*map(str, one.endpoints), one.first_frame, one.missing_packets, *map(tuple, one.gaps))
+        for one in analyzer.connections
+    ]
 
 
 def healths(frames: Sequence[Frame], step: int) -> list[dict[str, Any]]:

@@ -229,20 +229,22 @@ class Acknowledged(NamedTuple):
     clock: PacketClock
     answers: AckHistory | None
     """The responses of the batch."""
+    before: int
+    """PSN up to which (exclusive) earlier batches acknowledged requests, those not seen included; 0 for nothing."""
 
     def proved(self, shown: int, psn: int) -> int:
         """The packet count at which an acknowledgement proved that ``psn`` was sent, not before frame ``shown``; 0 if
         none has so far."""
         frame = self.answers.proof(psn) if self.answers is not None else None
-        if frame is None:
-            return self.clock.at(shown) if self.acked > psn else 0
+        if frame is None or self.before > psn:
+            return self.clock.at(shown) if max(self.acked, self.before) > psn else 0
         return self.clock.at(max(frame, shown))
 
 
 class AckHistory:
     """Which requests the responses of a batch acknowledged, and when."""
 
-    __slots__ = ("_frames", "_positive", "_reached", "_reading", "psns", "reached", "rows")
+    __slots__ = ("_frames", "_positive", "_reached", "_reading", "_steps", "psns", "reached", "rows")
 
     def __init__(self, rows: Rows, near: int) -> None:
         """``rows``: at least one response, in order of frames; ``near``: a PSN of the queue, to unwrap theirs."""
@@ -256,6 +258,7 @@ class AckHistory:
         """By response, the PSN up to which (exclusive) requests were acknowledged by then; -1 for none."""
         self._frames = np.ascontiguousarray(rows["frame"])
         self._reading: tuple[Rows, Int64s] | None = None
+        self._steps: Int64s | None = None
 
     def before(self, frames: Rows) -> Int64s:
         """By frame, the PSN up to which (exclusive) requests were acknowledged before it; -1 for none."""
@@ -274,21 +277,23 @@ class AckHistory:
             self._reading = take(self.rows, carrying), self.psns[carrying]
         return data, *self._reading
 
-    def beyond(self, psn: int) -> Gap | None:
-        """The requests from ``psn`` on that are acknowledged, as a Gap with the first and last frame that do so; None
-        for none."""
-        index = int(self.reached.searchsorted(psn, "right"))
-        if index == len(self.rows):
-            return None
+    def steps(self, psn: int) -> Int64s:
+        """Rows of a PSN behind ``psn`` up to which (exclusive) requests were acknowledged, and of the first frame, and
+        its time, that did so; ascending."""
+        if int(self.reached[-1]) <= psn:
+            return NO_STEPS
         if int(self.reached[-1]) - psn > RESTART:
-            good = places(self._positive & (self.psns >= psn) & (self.psns - psn < RESTART))
-            if not len(good):
-                return None
-            index, end = int(good[0]), int(self.psns[good].max()) + 1
+            near = self._positive & (self.psns >= psn) & (self.psns - psn < RESTART)
+            steps = self._rises(np.maximum.accumulate(np.where(near, self.psns + 1, psn)))
         else:
-            end = int(self.reached[-1])
-        last = int(self.reached.searchsorted(end))
-        return Gap(psn, end, int(self._frames[index]), int(self.rows["time"][index]), int(self._frames[last]))
+            if self._steps is None:
+                self._steps = self._rises(self.reached)
+            steps = self._steps
+        return steps[steps[:, 0].searchsorted(psn, "right") :]
+
+    def _rises(self, reached: Int64s) -> Int64s:
+        higher = places(np.diff(reached, prepend=-1) > 0)
+        return np.array((reached[higher], self._frames[higher], self.rows["time"][higher]), np.int64).T
 
 
 def split_early(responses: ReadResponses, head: int, room: int) -> tuple[list[Placed], list[Placed]]:
@@ -324,6 +329,9 @@ def packets_between(read_responses: ReadResponses, start: int, end: int) -> int:
     return count - max(0, len(psns) - going_on - max(len(begun), 1))
 
 
+NO_STEPS = np.empty((0, 3), np.int64)
+MAX_STEPS = 4096
+"""Acknowledgements of requests not seen that are remembered one by one."""
 GRACE_PACKETS = 256
 """Packets of the connection after proof that a packet existed, until it counts as missing from the capture: captures
 reorder neighbours, not whole stretches."""
@@ -338,7 +346,7 @@ MAX_GIVEN_UP = 4096
 class MissingRequests:
     """The missing requests of one send queue."""
 
-    __slots__ = ("_behind", "_connection", "_gaps", "_open", "_sender", "_unconfirmed")
+    __slots__ = ("_connection", "_gaps", "_open", "_sender", "_steps", "_unconfirmed")
 
     def __init__(self, connection: Connection, sender: int) -> None:
         self._connection, self._sender = connection, sender
@@ -346,8 +354,8 @@ class MissingRequests:
         """Gaps that were given up."""
         self._open: Gap | None = None
         """Requests from the head on that were answered but not seen: they may come late."""
-        self._behind: Gap | None = None
-        """Requests after a gap given up in this batch that were answered but not seen."""
+        self._steps = NO_STEPS
+        """``AckHistory.steps`` of earlier batches, from the head on."""
         self._unconfirmed: tuple[int, int] | None = None
         """The PSN after the last gap that no acknowledgement confirms, and the packets in all such gaps."""
 
@@ -361,35 +369,45 @@ class MissingRequests:
         """Nothing was ever missing."""
         return self.quiet and not self._gaps
 
-    def answered(self, head: int, answers: AckHistory) -> None:
-        """Note that some of these responses answer requests from ``head`` on, which were not seen."""
-        beyond, known = answers.beyond(head), self._open
-        if beyond is None:
+    def answered(self, head: int, answers: AckHistory | None) -> None:
+        """Note that requests from ``head`` on, which were not seen, are answered by these responses or earlier ones."""
+        earlier, latest = self._beyond(head, answers)
+        if not (len(earlier) or len(latest)):
             return
-        if known is not None and known.start == head:
-            if beyond.end <= known.end:
-                return
-            beyond = known._replace(end=beyond.end, later=beyond.last_frame)
-        self._open = beyond
-        self._publish()
+        _, frame, time = (earlier if len(earlier) else latest)[0].tolist()
+        end, last, _ = (latest if len(latest) else earlier)[-1].tolist()
+        beyond = Gap(head, end, frame, time, last)
+        if beyond != self._open:
+            self._open = beyond
+            self._publish()
 
-    def settle(self, head: int | None, answers: AckHistory | None) -> None:
-        """At the end of a batch with these responses: if the head moved, what was answered before has come late."""
+    def _beyond(self, head: int, answers: AckHistory | None) -> tuple[Int64s, Int64s]:
+        """The steps from ``head`` on of earlier batches, and of these responses."""
+        earlier = self._steps[self._steps[:, 0].searchsorted(head, "right") :]
+        known = int(earlier[-1, 0]) if len(earlier) else head
+        return earlier, NO_STEPS if answers is None else answers.steps(known)
+
+    @property
+    def acked(self) -> int:
+        """The PSN up to which (exclusive) earlier batches acknowledged requests from the head on; 0 for none."""
+        return int(self._steps[-1, 0]) if len(self._steps) else 0
+
+    def settle(self, head: int | None, answers: AckHistory | None, seen: bool) -> None:
+        """At the end of a batch with these responses: if the head moved, what was answered before has come late.
+
+        ``seen``: the request at the head waits for copies of what waits behind it."""
         if self._open is not None and self._open.start != head:
             self._connection.disorder(self._open.frame)
             self._open = None
             self._publish()
-        if self._behind is not None and head is not None:
-            if answers is not None:
-                self.answered(head, answers)
-            self._resume(head)
-
-    def _resume(self, head: int) -> None:
-        """Consider answered requests after the gap that was given up: ``head`` is now there."""
-        behind, self._behind = self._behind, None
-        if self._open is None and behind is not None and behind.end > head:
-            self._open = behind._replace(start=head)
-            self._publish()
+        if head is None:
+            return
+        earlier, latest = self._beyond(head, answers)
+        self._steps = np.concatenate((earlier, latest)) if len(earlier) else latest
+        if len(self._steps) > MAX_STEPS:
+            self._steps = np.delete(self._steps, slice(1, -MAX_STEPS), 0)
+        if self._open is None and len(self._steps) and not seen:
+            self.answered(head, None)
 
     def confirm(self, acked: int) -> None:
         """Requests up to this PSN (exclusive) were acknowledged: unconfirmed gaps before it are confirmed."""
@@ -401,7 +419,6 @@ class MissingRequests:
         """Count ``packets`` in a gap as missing; ``acked``: the PSN up to which requests were acknowledged."""
         if self._open is not None:
             known, self._open = self._open, None
-            self._behind = gap._replace(end=max(known.end, gap.end), later=known.last_frame)
             frame, time = min(gap.frame, known.frame), min(gap.time, known.time)
             gap = gap._replace(frame=frame, time=time, later=gap.last_frame)
             acked = max(acked, min(known.end, gap.end))
@@ -416,7 +433,7 @@ class MissingRequests:
     def give_up_tail(self, head: int | None, read_responses: ReadResponses) -> None:
         """Count requests as missing that were answered although neither they nor later ones were seen."""
         if head is not None:
-            self._resume(head)
+            self.answered(head, None)
         gap = self._open
         if gap is not None and gap.start == head:
             self.give_up(gap, packets_between(read_responses, gap.start, gap.end), gap.end + 1)
@@ -432,7 +449,7 @@ class MissingRequests:
 
     def restart(self) -> None:
         """Forget all gaps: the queue pair number was reused, and PSNs mean other packets."""
-        self._gaps, self._open, self._behind, self._unconfirmed = (), None, None, None
+        self._gaps, self._open, self._steps, self._unconfirmed = (), None, NO_STEPS, None
 
     def _count(self, missing: int, unconfirmed: int) -> None:
         connection, sender = self._connection, self._sender

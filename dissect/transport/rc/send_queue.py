@@ -278,7 +278,7 @@ class SendQueue:
         self._prove_gaps()
         self._place_responses()
         self.reads.settle(self._acknowledged)
-        self.missing.settle(self.head, self._answers)
+        self.missing.settle(self.head, self._answers, self.gap_filled)
         self._answers, self._clock = None, NO_PACKETS
         self.messages.columns = None
         if runs is not None:
@@ -679,8 +679,8 @@ class SendQueue:
                 self._resume(beyond[0].frame)
                 return
         held, responses = self._take_held(), [*self.responses]
+        self.missing.answered(self.head, self._answers)
         if self._answers is not None:
-            self.missing.answered(self.head, self._answers)
             responses.append(self._answers.reading(held.data))
         gap = Gap(self.head, held.start, held.frame, int(held.rows["time"][0]))
         self.missing.give_up(gap, packets_between(responses, gap.start, gap.end), self.acked)
@@ -727,9 +727,10 @@ class SendQueue:
 
     def _acked_before(self, frames: Rows) -> Int64s:
         """``acked`` as it was before each of these frames of the current batch."""
+        earlier = max(self.acked, min(self.missing.acked, self._furthest()))
         if self.head is None or self._answers is None:
-            return np.full(len(frames), self.acked)
-        return np.maximum(self.acked, np.minimum(self._answers.before(frames), self._furthest()))
+            return np.full(len(frames), earlier)
+        return np.maximum(earlier, np.minimum(self._answers.before(frames), self._furthest()))
 
     def _place_responses(self) -> None:
         """Give the Reads their data; responses to requests after a gap wait as long as those do."""
@@ -742,7 +743,7 @@ class SendQueue:
 
     @property
     def _acknowledged(self) -> Acknowledged:
-        return Acknowledged(self.acked, self._clock, self._answers)
+        return Acknowledged(self.acked, self._clock, self._answers, self.missing.acked)
 
     def _furthest(self) -> int:
         """The PSN after the last request seen: acknowledgements beyond it are not of this queue."""
