@@ -621,6 +621,19 @@ def test_batches_that_end_before_a_connection_begins_anew_while_a_message_is_not
     in_any_batches(IwarpCapture(wire, faults.drop(sent, [last])).frames, [])
 
 
+def test_batches_that_end_between_the_ends_of_two_gaps_of_a_connection_whose_mpa_reply_is_missing() -> None:
+    """An FPDU that what waited behind the second gap shows, is shown where that gap ends."""
+    wire = IwarpWire()
+    connection = wire.connect(acks="packet", mulpdu=64)
+    for _ in range(2):
+        call(connection, nfs3.getattr_())
+    write(connection, DATA[:1000])
+    read(connection, DATA[:600])
+    requests, replies = (faults.where(wire.sent(), kind="data", sender=sender) for sender in (0, 1))
+    frames = IwarpCapture(wire, faults.drop(wire.sent(), [replies[0], requests[8], requests[15]])).frames
+    assert analysed(frames, range(60, len(frames))) == analysed(frames, [])
+
+
 def test_batches_that_end_before_it_is_known_that_the_end_of_a_call_is_missing() -> None:
     wire = IwarpWire(mss=120)
     connections = [

@@ -227,6 +227,8 @@ class Framing:
         self.order = 0
         self.encrypted = 0
         """The frame from which on it is TLS; 0 for none."""
+        self._given: Sequence[tuple[int, int]] = ()
+        """As of ``feed``."""
         self._together = MANY
         self._aligned_in: tuple[Window, _Aligned] | None = None
         self._losses: list[int] = []
@@ -250,9 +252,10 @@ class Framing:
         """Whether an FPDU may have this ULPDU length."""
         return length >= TAGGED_HEADER
 
-    def feed(self, chunks: list[Chunk]) -> None:
-        """Take what follows in the stream."""
+    def feed(self, chunks: list[Chunk], given: Sequence[tuple[int, int]] = ()) -> None:
+        """Take what follows in the stream; ``given``: positions from which on it had to wait, until which frame."""
         self.pending.take(chunks)
+        self._given = given
 
     def waiting_since(self, settled: bool) -> int | None:
         """The first frame whose FPDU boundaries are unknown or, unless ``settled``, that waits for the set-up."""
@@ -563,6 +566,10 @@ class Framing:
         """The FPDU that the earliest possible frame shows: the result must not depend on how much the batch has."""
         assert self.at is not None
         at, pending, frames = self.at, self.pending, window.last_frames
+        if self._given:
+            positions, given = np.array(self._given, np.int64).T
+            waited = positions.searchsorted(pending.in_stream(window.at), "right")
+            frames = np.maximum(frames, np.append(0, given)[waited])
         first = window.index(at)
         # Possible marker positions count from the first byte there is.
         begin = 0 if self.markers is None else first

@@ -160,6 +160,8 @@ class ByteStream:
         """The frame that last changed what waits."""
         self.released: list[tuple[int, int]] = []
         """Of what waited: its first frame, and the frame that released it."""
+        self.given: list[tuple[int, int]] = []
+        """Of what waited: its position, and the frame that released it."""
 
     def start(self, seq: int) -> None:
         """Set the sequence number of the first byte."""
@@ -232,6 +234,7 @@ class ByteStream:
             first, last = held.rows["frame"][[0, -1]].tolist()
             if first < frame:
                 self.released.append((first, frame))
+                self.given.append((at, frame))
             frame = max(frame, last)
             ready.append((held.data, held.rows))
             self.next = held.end

@@ -351,7 +351,7 @@ class TcpConnection:
         last["frame"], last["time"] = self.lifetime.last[0], now
         for direction in self.directions:
             clock = SegmentClock(self.lifetime.segments - 1, last, np.zeros(1, np.int64), direction.acked, last[:0])
-            direction.framing.feed(direction.stream.settle(clock))
+            direction.framing.feed(direction.stream.settle(clock), direction.stream.given)
         return self._advance(final=False, held=held)
 
     def finish(self) -> Delivered:
@@ -420,7 +420,7 @@ class TcpConnection:
         ready, released = self._assemble(final), list[tuple[int, int]]()
         for direction in self.directions:
             released += direction.stream.released + direction.framing.released
-            direction.stream.released, direction.framing.released = [], []
+            direction.stream.released, direction.stream.given, direction.framing.released = [], [], []
         if released:
             ready = postponed(ready, made or [], released)
         if runs is not None and made:
@@ -659,7 +659,7 @@ def _receive(data: Bytes, rows: Rows, forward: NDArray[np.bool_], fed: Sequence[
     streams = [direction.stream for direction in directions]
     answers = [mine.answers for both in sent for mine in both]
     for direction, chunks, acks in zip(directions, received(streams, data, *whole, clocks), answers, strict=True):
-        direction.framing.feed(chunks)
+        direction.framing.feed(chunks, direction.stream.given)
         if direction.acked is not None:
             direction.stream.acknowledged(direction.acked_from, direction.acked, acks)
     return [tcp.settled(False, waiting) for (tcp, _), waiting in zip(fed, held, strict=True)]
