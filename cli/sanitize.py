@@ -10,6 +10,8 @@ import re
 import unicodedata
 from typing import Any, TextIO
 
+from rdmascope.dissect.units import escaped
+
 _ACTING = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and line feed, DEL, C1
     "\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\u206a-\u206f\ufeff\ufff9-\ufffb"  # directions, joiners, invisible
@@ -54,7 +56,7 @@ PLAIN = "rdmascope_plain"
 
 def harmless(text: str) -> str:
     """The text with what acts written out: '\\x1b', '\\u202e'.  A byte of a file name is '\\xff'."""
-    return _ACTING.sub(lambda match: _escaped(match[0]), text)
+    return _ACTING.sub(lambda match: escaped(match[0]), text)
 
 
 def harmless_line(text: str) -> str:
@@ -62,13 +64,6 @@ def harmless_line(text: str) -> str:
     if text.isprintable():  # What acts is not, and to look for it takes longer.
         return text
     return harmless(text).replace("\n", "\\n").replace("\t", "\\t")
-
-
-def _escaped(character: str) -> str:
-    code = ord(character)
-    if 0xDC80 <= code <= 0xDCFF:
-        code -= 0xDC00
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def json_escaped(text: str, ascii_only: bool = False) -> str:
@@ -101,7 +96,7 @@ def plain(text: str) -> str:
 def _nearest(character: str) -> str:
     """'e' for 'é', else the escape."""
     base = unicodedata.normalize("NFKD", character)[:1]
-    return base if base.isascii() and base.isprintable() and base else _escaped(character)
+    return base if base.isascii() and base.isprintable() and base else escaped(character)
 
 
 def is_unicode(stream: TextIO) -> bool:

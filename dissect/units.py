@@ -121,6 +121,14 @@ def dropped_words(dropped: int, frames: int, traced: str = "") -> list[str]:
     ]
 
 
+def escaped(character: str) -> str:
+    """A character written out: '\\x1b', '\\u202e'; a byte that is no UTF-8 (as surrogateescape has it): '\\xff'."""
+    code = ord(character)
+    if 0xDC80 <= code <= 0xDCFF:
+        code -= 0xDC00
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
 def with_port(address: str, port: int | None) -> str:
     """'[fd00::1]:20049'; the address alone where no port is known."""
     if not port:

@@ -93,14 +93,18 @@ def _by_workers(units: Sequence[CaptureUnit], data_set: str, options: Options, a
         for future in as_completed(list(given)):  # type: ignore[no-untyped-call]
             unit, problem = given.pop(future), future.exception()
             if problem is None:
-                entry, failures = future.result()
-                for words in set(failures) - reported:
-                    plugged.report[-1](words)
-                reported.update(failures)
-                yield BatchCapture(unit, entry, frozenset(entry.paths) != frozenset(unit.paths))
+                yield _finished(unit, *future.result(), reported=reported)
             else:
                 words = f"{unit.paths[0]}: analysing it failed on the cluster: {type(problem).__name__}: {problem}"
                 yield BatchCapture(unit, failed(unit, data_set, options, words), False)
+
+
+def _finished(unit: CaptureUnit, entry: CaptureEntry, failures: list[str], *, reported: set[str]) -> BatchCapture:
+    """What came back of a capture; plug-ins' failures are told once."""
+    for words in set(failures) - reported:
+        plugged.report[-1](words)
+    reported.update(failures)
+    return BatchCapture(unit, entry, frozenset(entry.paths) != frozenset(unit.paths))
 
 
 def _analysed_apart(
@@ -487,11 +491,7 @@ def _analysed(units: Sequence[CaptureUnit], data_set: str, options: Options, job
                 process.join()
                 received = _received(result)
                 if received is not None:
-                    entry, failures = received
-                    for words in set(failures) - reported:
-                        plugged.report[-1](words)
-                    reported.update(failures)
-                    yield BatchCapture(unit, entry, frozenset(entry.paths) != frozenset(unit.paths))
+                    yield _finished(unit, *received, reported=reported)
                 elif attempt < ATTEMPTS:
                     waiting.append((unit, attempt + 1))
                 else:

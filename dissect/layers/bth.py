@@ -32,7 +32,7 @@ from scapy.packet import Packet, Raw, bind_top_down
 from . import opcodes
 from .cm import MAD
 from .icrc import icrc, icrc_local, verify, verify_local
-from .layer import Header, TrailingField
+from .layer import ChecksumField, Header, TrailingField
 
 MAD_BYTES = 24
 """The common header of a Management Datagram (IBA 13.4)."""
@@ -65,19 +65,6 @@ class _Chained(Header):
         return base.payload_class(payload)
 
 
-class IcrcField(TrailingField):
-    """The ICRC with a verdict, where one is possible."""
-
-    def __init__(self) -> None:
-        super().__init__("icrc")
-
-    def i2repr(self, pkt: Any, x: Any) -> str:
-        if not isinstance(x, int):
-            return f"{super().i2repr(pkt, x)} (truncated)" if x is not None else "None"
-        verdict = pkt.verify_icrc() if isinstance(pkt, BTH) else None
-        return f"0x{x:08x}" + {True: " (good)", False: " (wrong)", None: ""}[verdict]
-
-
 _COVERED = ("IP", "IPv6", "GRH")
 """Layers with which the part of a packet begins that the ICRC covers; where none is beneath, LRH is."""
 
@@ -107,7 +94,7 @@ class BTH(_Chained):
         BitField("resv7", 0, 7),
         ThreeBytesField("psn", 0),
         TrailingField("pad"),
-        IcrcField(),
+        ChecksumField("icrc", opcodes.ICRC_BYTES),
     )
 
     @classmethod

@@ -69,6 +69,22 @@ class TrailingField(Field):  # type: ignore[misc]
         return x.hex() if isinstance(x, bytes) else repr(x)
 
 
+class ChecksumField(TrailingField):
+    """A checksum of ``size`` bytes, with the verdict of the packet's ``verify_NAME`` where one is possible."""
+
+    __slots__ = ("size",)
+
+    def __init__(self, name: str, size: int) -> None:
+        super().__init__(name)
+        self.size = size
+
+    def i2repr(self, pkt: Any, x: Any) -> str:
+        if not isinstance(x, int):
+            return f"{super().i2repr(pkt, x)} (truncated)" if x else "None"
+        verdict = None if pkt is None else getattr(pkt, f"verify_{self.name}")()
+        return f"0x{x:0{2 * self.size}x}" + {True: " (good)", False: " (wrong)", None: ""}[verdict]
+
+
 _WORD = Struct(">I")
 
 

@@ -14,24 +14,11 @@ from scapy.packet import Raw, bind_top_down
 
 from .bth import BTH
 from .icrc import VCRC_BYTES, vcrc, verify_vcrc
-from .layer import Header, LayerClass, TrailingField
+from .layer import ChecksumField, Header, LayerClass
 from .roce import GRH
 
 ERF_LINK_TYPE, INFINIBAND_LINK_TYPE = 197, 247
 WORD = 4
-
-
-class VcrcField(TrailingField):
-    """The VCRC with a verdict, where one is possible."""
-
-    def __init__(self) -> None:
-        super().__init__("vcrc")
-
-    def i2repr(self, pkt: Any, x: Any) -> str:
-        if not isinstance(x, int):
-            return f"{super().i2repr(pkt, x)} (truncated)" if x else "None"
-        verdict = pkt.verify_vcrc() if isinstance(pkt, LRH) else None
-        return f"0x{x:04x}" + {True: " (good)", False: " (wrong)", None: ""}[verdict]
 
 
 class LRH(Header):
@@ -53,7 +40,7 @@ class LRH(Header):
         XBitField("resv5", 0, 5),
         BitField("pktlen", None, 11),
         ShortField("slid", 0),
-        VcrcField(),
+        ChecksumField("vcrc", VCRC_BYTES),
     )
 
     @classmethod

@@ -34,7 +34,7 @@ from scapy.packet import Packet, Raw, bind_top_down
 from . import iwarp_codes as codes
 from .fpdus import CRC_BYTES, LENGTH_BYTES, crc32c, fpdu_bytes, pad_bytes, verify_crc
 from .iwarp_codes import MPA_ENHANCED_VERSION, MPA_VERSION, OPCODES, REPLY_KEY, REQUEST_KEY
-from .layer import Header, TrailingField
+from .layer import ChecksumField, Header, TrailingField
 from .private_data import private_data_class
 
 NFS_RDMA_PORT = 20049
@@ -293,18 +293,15 @@ class MPAEnhanced(Header):
         return private_data_class(payload)
 
 
-class _CrcField(TrailingField):
-    """The CRC32C with a verdict."""
+class _CrcField(ChecksumField):
+    """The CRC32C, which MPA may do without."""
 
     def i2repr(self, pkt: Any, x: Any) -> str:
-        if not isinstance(x, int):
-            return f"{super().i2repr(pkt, x)} (truncated)" if x is not None else "None"
-        verdict = pkt.verify_crc() if isinstance(pkt, FPDU) else None
-        in_use = pkt.crc_in_use if isinstance(pkt, FPDU) else None
-        if in_use is False:
+        in_use = None if pkt is None else pkt.crc_in_use
+        if in_use is False and isinstance(x, int):
             return f"0x{x:08x} (no CRCs in use)"
-        wrong = " (wrong)" if in_use else " (wrong, or CRCs are not in use)"
-        return f"0x{x:08x}" + {True: " (good)", False: wrong, None: ""}[verdict]
+        shown = super().i2repr(pkt, x)
+        return shown if in_use else shown.replace("(wrong)", "(wrong, or CRCs are not in use)")
 
 
 class FPDU(Header):
@@ -317,7 +314,7 @@ class FPDU(Header):
     """
 
     name = "FPDU"
-    fields_desc = (ShortField("ulpdulength", None), TrailingField("pad"), _CrcField("crc"))
+    fields_desc = (ShortField("ulpdulength", None), TrailingField("pad"), _CrcField("crc", CRC_BYTES))
     crc_in_use: bool | None = None
     """None: not known."""
     _wire: bytes | None = None

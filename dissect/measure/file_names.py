@@ -43,6 +43,7 @@ from ..rpcrdma.rpc_fields import FieldColumns, FieldReader, KnownRpc, unread_cal
 from ..rpcrdma.rpc_table import STATES, RpcTable
 from ..rpcrdma.rpcs import DUPLICATE_REPLY, Reassembled, Rpc
 from ..text_columns import KnownTexts
+from ..units import escaped
 
 UNKNOWN = "…"
 """Stands for directories that no call has named."""
@@ -287,16 +288,9 @@ def printable(name: bytes) -> str:
     if name.isalnum():
         return name.decode("ascii")
     return "".join(
-        letter if letter.isprintable() and letter not in "/\\" else _escape(letter)
+        letter if letter.isprintable() and letter not in "/\\" else escaped(letter)
         for letter in name.decode("utf-8", "surrogateescape")
     )
-
-
-def _escape(letter: str) -> str:
-    code = ord(letter)
-    if 0xDC80 <= code <= 0xDCFF:  # a byte that is no UTF-8
-        code -= 0xDC00
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 Row = TypeVar("Row")
