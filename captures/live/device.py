@@ -101,7 +101,11 @@ def _interface(name: str, interface: str, kind: str, devices: Path) -> Device:
         hardware = _ask(control, SIOCGIFHWADDR, interface)
     if not flags & IFF_UP:
         raise CaptureError(f"{name}: the interface is down; to bring it up: ip link set {interface} up")
-    bypassed = [device.name for device in _listed(devices) if _driver(device) and interface in _networks(device)]
+    bypassed = [
+        device.name
+        for device in _listed(devices)
+        if _driver(device) and interface in (network.name for network in (device / "device" / "net").glob("*"))
+    ]
     note = ""
     if bypassed and kind == "interface":
         note = f"what the adapter {bypassed[0]} sends by RDMA passes {interface} by; see: rdmascope live {bypassed[0]}"
@@ -154,11 +158,6 @@ def _driver(device: Path) -> str:
         return os.path.basename(os.readlink(device / "device" / "driver"))
     except OSError:
         return ""
-
-
-def _networks(device: Path) -> list[str]:
-    """Interfaces of the same adapter."""
-    return [path.name for path in (device / "device" / "net").glob("*")]
 
 
 def _listed(devices: Path) -> Iterator[Path]:

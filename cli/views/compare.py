@@ -113,7 +113,7 @@ def _phases(compared: PointsCompared) -> RenderableType:
     shown = compared.rpcs.procedures[:MAX_PROCEDURES]
     rows: list[list[Cell]] = [_phase_row(phases, phases.name) for phases in shown]
     rows.append([Text(str(cell), "bold") for cell in _phase_row(total, "all")])
-    rows.append(["", "", "", *(_share(total, part) for part in PARTS)])
+    rows.append(["", "", "", *(Text(share(getattr(total, part), total.waited.mean), "dim") for part in PARTS)])
     grid = Grid(["procedure"], ["RPCs", "waited", "server", "there", "back", "Reads", "Writes", "client"], rows)
     return Group(grid, *more(len(compared.rpcs.procedures) - len(shown), ", with less time"))
 
@@ -125,10 +125,6 @@ def _phase_row(phases: Phases, name: str) -> list[Cell]:
         duration(phases.waited.mean),
         *(duration(getattr(phases, part)) for part in PARTS),
     ]
-
-
-def _share(total: Phases, part: str) -> Cell:
-    return Text(share(getattr(total, part), total.waited.mean), "dim")
 
 
 def _verdict(total: Phases) -> str:

@@ -69,7 +69,8 @@ def _facts(info: FileInfo, capture: CaptureFile) -> RenderableType:
         if info.duration:
             seconds = info.duration / 1e9
             rows.append(("rate", f"{_rate(info.frames / seconds)} frames/s, {bit_rate(info.original * 8 / seconds)}"))
-    rows.append(("link type", ", ".join(_link_types(info, capture))))
+    link_types = info.link_types or dict.fromkeys(capture.link_types)
+    rows.append(("link type", ", ".join(f"{LINK_TYPES.get(type, 'unknown')} ({type})" for type in link_types)))
     rows.append(("truncated", _truncated(info, capture)))
     rows.append(("drops", _drops(capture)))
     rows += _checksums(info)
@@ -111,11 +112,6 @@ def _frames(info: FileInfo) -> str:
 
 def _rate(number: float) -> str:
     return count(number) if number >= 10 else f"{number:.2g}"
-
-
-def _link_types(info: FileInfo, capture: CaptureFile) -> Iterable[str]:
-    for number in info.link_types or dict.fromkeys(capture.link_types):
-        yield f"{LINK_TYPES.get(number, 'unknown')} ({number})"
 
 
 def _truncated(info: FileInfo, capture: CaptureFile) -> str:

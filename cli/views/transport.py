@@ -160,9 +160,10 @@ def connection_view(
     title = Text.assemble((f"Connection {connection.number}", "bold"), f"  {active.address} → {there}")
     if connection.refused:
         return Group(title, indented(Text(f"refused by the server: {health.ended}", "red")))
+    in_order = health.ended.startswith(("open", "DREQ")) and ", after " not in health.ended
     parts: list[RenderableType] = [
         title,
-        indented(Text(_sentence(health.ended), _ended_style(health))),
+        indented(Text(_sentence(health.ended), "" if in_order else "red")),
         *(indented(Text(line)) for line in _place(health)),
         *(indented(Text(line, "red")) for line in [*contradiction_lines(connection), *reused_lines(connection)]),
         Text(),
@@ -223,8 +224,13 @@ def health_lines(connection: Connection, health: TransportHealth) -> list[Text]:
     for name, side in (("client", client), ("server", server)):
         troubles: list[str] = []
         if side.retransmitted.packets:
-            amount = size(side.retransmitted.bytes)
-            troubles.append(f"{_retransmitted(side.retransmitted.packets, health)} ({amount}: {_causes(side)})")
+            causes = [
+                f"{tally.packets:,} {cause}"
+                for cause, tally in side.causes.items()
+                if cause != "duplicate" and tally.packets
+            ]
+            amount = f"{size(side.retransmitted.bytes)}: {', '.join(causes)}"
+            troubles.append(f"{_retransmitted(side.retransmitted.packets, health)} ({amount})")
         if copies := side.causes.get("duplicate"):
             troubles.append(f"{plural(copies.packets, unit(health))} captured twice")
         if side.reordered:
@@ -301,10 +307,6 @@ def troubles_view(pairs: Sequence[tuple[Connection, TransportHealth]]) -> Render
 def _sentence(ended: str) -> str:
     words = ending_words(ended)
     return f"ended by {ended}" if words == ended and not ended.startswith("open") else words
-
-
-def _ended_style(health: TransportHealth) -> str:
-    return "" if health.ended.startswith(("open", "DREQ")) and ", after " not in health.ended else "red"
 
 
 def _place(health: TransportHealth) -> Iterator[str]:
@@ -402,15 +404,6 @@ def _toward(retransmission: Retransmission) -> str:
 
 def _latency(delayed: Paid) -> str:
     return "-" if delayed.latency is None else f"{duration(delayed.latency)} ({share(delayed.waited, delayed.latency)})"
-
-
-def _causes(direction: DirectionHealth) -> str:
-    causes = [
-        f"{tally.packets:,} {cause}"
-        for cause, tally in direction.causes.items()
-        if cause != "duplicate" and tally.packets
-    ]
-    return ", ".join(causes)
 
 
 def _packets(tally: Tally | None, whole: int = 0) -> str:

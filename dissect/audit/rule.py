@@ -512,15 +512,12 @@ def matching_rules(*names: str) -> frozenset[str]:
     """Ids of the rules with these names; a name may end with a star.  Raises UnknownRule."""
     matching: set[str] = set()
     for name in names:
-        some = {id for id in all_rules() if _matches(id, name)}
+        beginning = name.removesuffix("*").upper()
+        some = {id for id in all_rules() if id == beginning or (name.endswith("*") and id.startswith(beginning))}
         if not some:
             raise UnknownRule(f"no rule {name!r}; 'rdmascope rules' lists them")
         matching |= some
     return frozenset(matching)
-
-
-def _matches(id: str, name: str) -> bool:
-    return id == name.upper() or (name.endswith("*") and id.startswith(name[:-1].upper()))
 
 
 def select_rules(

@@ -112,15 +112,13 @@ def retransmitted(rows: Rows, analyzer: Analyzer) -> NDArray[np.bool_]:
                     low, high = frames.searchsorted((first_frame, last_frame + 1)).tolist()
                     if low < high:
                         part = rows[low:high]
-                        numbers = _rpc_numbers(part, analyzer, ends[end].address)
+                        receivers = set(part["destination"].tolist())
+                        names = analyzer.addresses.name
+                        numbers = [number for number in receivers if names(number) == ends[end].address]
                         there = np.isin(part["destination"], numbers) & (part["dest_qp"] == ends[end].qpn)
                         within = (part["psn"].astype(np.int64) - psn) & _PSNS < behind - psn
                         again[low:high] |= there & within & kind[part["opcode"]]
     return again
-
-
-def _rpc_numbers(rows: Rows, analyzer: Analyzer, address: str) -> list[int]:
-    return [number for number in set(rows["destination"].tolist()) if analyzer.addresses.name(number) == address]
 
 
 class PacketRpcs:

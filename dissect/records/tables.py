@@ -664,18 +664,18 @@ def _qp(end: int) -> Callable[[Conversation], int | None]:
 
 def _of_endpoint(end: int) -> tuple[TableColumn, ...]:
     """What one side sent."""
-    name, side = (("client", "client"), ("server", "server"))[end]
+    side = ("client", "server")[end]
     return (
-        TableColumn(f"{name}_packets", "int", f"packets that the {side} sent; TCP segments with payload for iWARP",
+        TableColumn(f"{side}_packets", "int", f"packets that the {side} sent; TCP segments with payload for iWARP",
                lambda conversation: (conversation.connection.packets[end] or conversation.connection.segments[end])),
-        TableColumn(f"{name}_bytes", "int", f"payload bytes that the {side} sent, retransmissions included",
+        TableColumn(f"{side}_bytes", "int", f"payload bytes that the {side} sent, retransmissions included",
                lambda conversation: conversation.connection.bytes[end]),
-        TableColumn(f"{name}_retransmitted_packets", "int", f"packets or segments that the {side} retransmitted",
+        TableColumn(f"{side}_retransmitted_packets", "int", f"packets or segments that the {side} retransmitted",
                lambda conversation: conversation.connection.retransmitted_packets[end]),
-        TableColumn(f"{name}_missing_packets", "int",
+        TableColumn(f"{side}_missing_packets", "int",
                f"packets or segments that the {side} sent and that are not in the capture",
                lambda conversation: conversation.connection.missing_packets[end]),
-        TableColumn(f"{name}_inline_bytes", "int", f"inline threshold of the {side}: its largest Send",
+        TableColumn(f"{side}_inline_bytes", "int", f"inline threshold of the {side}: its largest Send",
                lambda conversation: conversation.known_inline_threshold(end)[0]),
     )  # fmt: skip
 

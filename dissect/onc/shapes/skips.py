@@ -37,7 +37,8 @@ def skip_of(type: XdrType) -> Shape:
         case XdrStruct():
             return xdr.struct(*[skip_of(inner) for _, inner in type.fields])
         case XdrUnion():
-            return xdr.union({value: skip_of_arm(arm) for value, arm in type.arms.items()}, _default(type))
+            default = skip_of_arm(type.default) if type.has_default else None
+            return xdr.union({value: skip_of_arm(arm) for value, arm in type.arms.items()}, default)
         case XdrArray(size=None):
             return xdr.array(skip_of(type.element))
         case XdrArray():
@@ -95,10 +96,6 @@ def counted(type: XdrType) -> int:
         case XdrArray(size=None) if isinstance(size := skip_of(type.element), int):
             return size
     return 0
-
-
-def _default(type: XdrUnion) -> Shape | None:
-    return skip_of_arm(type.default) if type.has_default else None
 
 
 @cache
