@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -62,8 +63,8 @@ class TableColumn(NamedTuple):
     """'int' (64 bits), 'uint' (64 bits), 'float' (64 bits), 'bool', 'time' (nanoseconds, UTC), 'text' (Python's str, in
     an array of objects) or 'texts' (tuples of these)."""
     meaning: str
-    value: Callable[[Any], Any] | None
-    """The value for a row; None means not known, and becomes masked."""
+    value: Callable[[Any], Any] | str | None
+    """The value for a row, or the attribute that has it, as 'rule.id'; None means not known, and becomes masked."""
     values: Callable[[Any], MaskedArray | Coded] | None = None
     """In place of ``value``, for all columns of a table: the values of all rows of a batch."""
     needs: str = ""
@@ -181,6 +182,8 @@ class TableBuilder:
         self.columns = [
             column for column in table.columns if not column.place_of and (column in chosen or column.name in frames)
         ]
+        values = (column.value for column in self.columns)
+        self._readers = [attrgetter(value) if isinstance(value, str) else value for value in values]
         self._values: list[list[Any]] = [[] for _ in self.columns]
         self._batches: list[Columns] = []
         self._rows = 0
@@ -203,9 +206,9 @@ class TableBuilder:
             return
         for row in self.table.rows(noun):
             self._rows += 1
-            for values, column in zip(self._values, self.columns, strict=True):
-                assert column.value is not None
-                values.append(column.value(row))
+            for values, read in zip(self._values, self._readers, strict=True):
+                assert read is not None
+                values.append(read(row))
 
     def take(self) -> Columns:
         """The rows since the last call."""
