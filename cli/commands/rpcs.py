@@ -15,7 +15,7 @@ import numpy as np
 from rdmascope.captures.session.session import Session
 from rdmascope.dissect.arrays import among
 from rdmascope.dissect.measure.call_order import MAX_HELD, CallOrder
-from rdmascope.dissect.measure.file_names import MAX_LATE, LatePaths, LateRow, NamedRpc, PathLearner
+from rdmascope.dissect.measure.file_names import MAX_LATE, LatePaths, LateRow, NamedRpc, PathLearner, is_whole
 from rdmascope.dissect.measure.filters import unknown_xids
 from rdmascope.dissect.records.rpc_lines import RpcLines
 from rdmascope.dissect.records.schema import schema
@@ -205,8 +205,9 @@ def sort_keys(sort: tuple[TableColumn, ...], reading: Session) -> Keys:
 
 
 def _late(named: NamedRpc, row: Callable[[NamedRpc, str | None], Text]) -> Text | LateRow[Text]:
-    if named.file is None or named.file.sure:
-        return row(named, named.path())
+    path = named.path()
+    if named.file is None or is_whole(path) or named.file.sure:
+        return row(named, path)
     return LateRow(named.file, partial(row, named))
 
 

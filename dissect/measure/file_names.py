@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Generic, Protocol, TypeVar
@@ -189,60 +189,52 @@ FOREVER = 1 << 62
 """Nanoseconds: later than any packet."""
 
 
-class SpannedPath(NamedTuple):
-    """A path that a file has from ``since`` to before ``until``, as far as is known now."""
+Spanned = tuple[int, int, str | None, int]
+"""A path that a file has from a time to before another, as far as is known now; and how many names it is made of.
 
-    since: int
-    until: int
-    path: str | None
-    """By what is known later, where nothing is then; None where no call named the file."""
-    depth: int
-    """Directories above it."""
-
-
-ROOT_PATH = SpannedPath(-FOREVER, FOREVER, "/", 0)
+By what is known later, where nothing is then; None where no call named the file.
+"""
+ROOT_PATH: Spanned = (-FOREVER, FOREVER, "/", 0)
 
 
 class SpannedPaths:
     """Paths of files at any time; of many, if nothing is learned in between."""
 
     def __init__(self) -> None:
-        self._known: dict[NamedFile, SpannedPath] = {}
+        self._known: dict[NamedFile, Spanned] = {}
 
-    def at(self, file: NamedFile, time: int) -> SpannedPath:
+    def at(self, file: NamedFile, time: int) -> Spanned:
         """The path at ``time`` (nanoseconds), with the directories above the file as they were then."""
-        climbed: dict[NamedFile, tuple[Name, int, int]] = {}
-        top = file
-        while (spanned := self._top(top, time, climbed)) is None:
-            name, since, until = _name_at(top, time)
-            if name is None:
-                spanned = self._known[top] = SpannedPath(since, until, None, 0)
+        climbed: list[tuple[NamedFile, Name, int, int]] = []
+        spanned: Spanned | None = None
+        while file.root is None and len(climbed) <= MAX_DEPTH:
+            spanned = self._known.get(file)
+            if spanned is not None and spanned[0] <= time < spanned[1]:
                 break
-            climbed[top] = name, since, until
-            top = name.directory
-        # Where directories are in each other, the path depends on where the climb began.
-        endless = top in climbed or len(climbed) > MAX_DEPTH
-        for below, (name, since, until) in reversed(climbed.items()):
-            path = joined(spanned.path, name.text)
-            spanned = SpannedPath(max(spanned.since, since), min(spanned.until, until), path, spanned.depth + 1)
-            if not endless:
-                self._known[below] = spanned
-        return spanned
-
-    def _top(self, file: NamedFile, time: int, below: Collection[NamedFile]) -> SpannedPath | None:
-        """Where a climb to ``file`` from ``below`` ends: its path; None where it goes on."""
-        known = self._known.get(file)
-        if known is not None and known.since <= time < known.until and known.depth + len(below) <= MAX_DEPTH:
-            return known
-        if file.root is not None or file in below or len(below) > MAX_DEPTH:
-            return SpannedPath(-FOREVER, FOREVER, file.root, 0)
-        return None
+            name, since, until = _name_at(file, time)
+            if name is None:
+                spanned = self._known[file] = since, until, None, 0
+                break
+            climbed.append((file, name, since, until))
+            file = name.directory
+        else:
+            spanned = -FOREVER, FOREVER, file.root, 0
+        since, until, path, depth = spanned
+        if depth + len(climbed) > MAX_DEPTH:
+            # Directories may be in each other: what is above the name is not told.
+            del climbed[1:]
+            since, until, path, depth = time, time + 1, None, 0
+        for below, name, begun, ended in reversed(climbed):
+            since, until = since if since > begun else begun, until if until < ended else ended
+            path, depth = joined(path, name.text), depth + 1
+            self._known[below] = since, until, path, depth
+        return since, until, path, depth
 
 
 def path_of_name(name: Name) -> str:
     """With the directories above it as they were when the name ended, or are at last."""
     time = FOREVER if name.until is None else name.until
-    return joined(SpannedPaths().at(name.directory, time).path, name.text)
+    return joined(SpannedPaths().at(name.directory, time)[2], name.text)
 
 
 def _name_at(file: NamedFile, time: int) -> tuple[Name | None, int, int]:
@@ -254,14 +246,15 @@ def _name_at(file: NamedFile, time: int) -> tuple[Name | None, int, int]:
         elif name.until is not None and name.until <= time:
             since = max(since, name.until)
         else:
-            return name, max(since, name.since), until if name.until is None else min(until, name.until)
+            ended = until if name.until is None else min(until, name.until)
+            return name, name.since if name.since > since else since, ended
     # It has no name then, and which stands for it may depend on any.
     moments = [moment for name in file.names for moment in (name.since, name.until) if moment is not None]
     since = max([since, *(moment for moment in moments if moment <= time)])
     until = min([until, *(moment for moment in moments if moment > time)])
     later = next((name for name in file.names if name.since > time and not name.made), None)
-    ended = (name for name in reversed(file.names) if name.until is not None and name.until <= time)
-    return later or next(ended, file.names[0] if file.names else None), since, until
+    former = (name for name in reversed(file.names) if name.until is not None and name.until <= time)
+    return later or next(former, file.names[0] if file.names else None), since, until
 
 
 def always_named(file: NamedFile) -> bool:
@@ -524,7 +517,7 @@ class CalledFile(NamedTuple):
 
     def path(self) -> str | None:
         """As far as it is known now; None where nothing is."""
-        path = "/" if self.file is None else SpannedPaths().at(self.file, self.time).path
+        path = "/" if self.file is None else SpannedPaths().at(self.file, self.time)[2]
         return path if self.name is None else joined(path, printable(self.name))
 
     @property
@@ -560,9 +553,9 @@ class CalledFiles(PathedRows):
                 texts.append(None)
                 continue
             file, name = named
-            spanned = ROOT_PATH if file is None else spans.at(file, begun)
-            texts.append(spanned.path if name is None else joined(spanned.path, printable(name)))
-            if spanned.until <= ended:
+            _, until, text, _ = ROOT_PATH if file is None else spans.at(file, begun)
+            texts.append(text if name is None else joined(text, printable(name)))
+            if until <= ended:
                 changing.append(index)
         sure = [named is None or is_whole(text) for named, text in zip(self._named, texts, strict=True)]
         if not changing:
@@ -574,7 +567,7 @@ class CalledFiles(PathedRows):
         for index, time in zip(which[rows].tolist(), self._times[rows].tolist(), strict=True):
             file, name = self._named[index] or (None, None)
             assert file is not None
-            text = spans.at(file, time).path
+            text = spans.at(file, time)[2]
             text_index = places.setdefault((index, text), len(texts))
             if text_index == len(texts):
                 texts.append(text if name is None else joined(text, printable(name)))

@@ -47,7 +47,7 @@ class Reported:
         self.paths.learn(SERVER, event, time)
 
     def path(self, handle: bytes, time: int) -> str | None:
-        return SpannedPaths().at(self.paths.file(SERVER, handle), time).path
+        return SpannedPaths().at(self.paths.file(SERVER, handle), time)[2]
 
 
 def test_a_name_holds_for_what_was_before_it() -> None:
@@ -99,7 +99,7 @@ def test_the_directory_above() -> None:
 def test_servers_have_files_of_their_own() -> None:
     reported = Reported()
     reported.named(100, TOP, b"file", FILE)
-    assert SpannedPaths().at(reported.paths.file("10.0.0.3", FILE), 150).path is None
+    assert SpannedPaths().at(reported.paths.file("10.0.0.3", FILE), 150)[2] is None
 
 
 @given(st.lists(st.tuples(st.sampled_from("nru"), *[st.sampled_from([TOP, SUB, FILE, OTHER])] * 2,
