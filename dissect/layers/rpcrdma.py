@@ -159,6 +159,19 @@ class RDMA2Error(Header):
     fields_desc = _error_fields(ERROR_NAMES_2)
 
 
+def _opaque(name: str, data: bytes) -> tuple[bytes, bytes]:
+    """Opaque data behind their length (RFC 4506, 4.10), and what follows; MalformedXDR where they are not whole."""
+    length = word_at(data, 0)
+    end = 4 + padded(length)
+    if end > len(data) or any(data[4 + length : end]):
+        raise MalformedXDR(f"{name}: {length} bytes out of {len(data) - 4}")
+    return data[4 : 4 + length], data[end:]
+
+
+def _encoded(raw: bytes) -> bytes:
+    return len(raw).to_bytes(4) + raw.ljust(padded(len(raw)), b"\0")
+
+
 class ValueField(StrField):  # type: ignore[misc]
     """xchv_data with its length: a number where it is one of the characteristic's type, else the bytes."""
 
@@ -166,17 +179,13 @@ class ValueField(StrField):  # type: ignore[misc]
         super().__init__(name, b"")
 
     def getfield(self, pkt: Any, data: bytes) -> tuple[bytes, int | bool | bytes]:
-        length = word_at(data, 0)
-        end = 4 + padded(length)
-        if end > len(data) or any(data[4 + length : end]):
-            raise MalformedXDR(f"{self.name}: {length} bytes out of {len(data) - 4}")
-        known = interpret(pkt.which, data[4 : 4 + length])
+        raw, rest = _opaque(self.name, data)
+        known = interpret(pkt.which, raw)
         exact = known.value is not None and not known.problem
-        return data[end:], known.value if exact else known.data  # type: ignore[return-value]
+        return rest, known.value if exact else known.data  # type: ignore[return-value]
 
     def addfield(self, pkt: Any, data: bytes, value: int | bool | bytes) -> bytes:
-        raw = value if isinstance(value, bytes) else int(value).to_bytes(4)
-        return data + len(raw).to_bytes(4) + raw.ljust(padded(len(raw)), b"\0")
+        return data + _encoded(value if isinstance(value, bytes) else int(value).to_bytes(4))
 
     def i2repr(self, pkt: Any, value: int | bool | bytes) -> str:
         known = interpret(pkt.which, value if isinstance(value, bytes) else int(value).to_bytes(4))
@@ -261,15 +270,11 @@ class OptinfoField(PacketField):  # type: ignore[misc]
     """rdma_optinfo: opaque data with the structure that rdma_opttype names inside."""
 
     def getfield(self, pkt: Any, data: bytes) -> tuple[bytes, Any]:
-        length = word_at(data, 0)
-        end = 4 + padded(length)
-        if end > len(data) or any(data[4 + length : end]):
-            raise MalformedXDR(f"{self.name}: {length} bytes out of {len(data) - 4}")
-        return data[end:], _structure(pkt.opttype, data[4 : 4 + length])
+        raw, rest = _opaque(self.name, data)
+        return rest, _structure(pkt.opttype, raw)
 
     def addfield(self, pkt: Any, data: bytes, value: Any) -> bytes:
-        raw = b"" if value is None else bytes(value)
-        return data + len(raw).to_bytes(4) + raw.ljust(padded(len(raw)), b"\0")
+        return data + _encoded(b"" if value is None else bytes(value))
 
 
 def _structure(option: int, data: bytes) -> Any:
