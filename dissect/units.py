@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-import numpy as np
-
 LONG = ((172_800, 86_400, "d"), (7_200, 3_600, "h"), (120, 60, "min"))
 """Seconds from which on a duration is given in a longer unit, the seconds of that unit, and its name."""
 TIMES = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "µs"))
@@ -95,6 +93,8 @@ def moment(nanoseconds: int, digits: int = 6) -> str:
         return f"{whole}.{rest:09d} s"
     if 0 < whole < YEAR:
         return f"{whole}.{rest // 10 ** (9 - digits):0{digits}d} s on a clock without a date"
+    import numpy as np  # Only here: what shows no moment, as --help, starts without it.
+
     return f"{str(np.datetime64(whole, 's')).replace('T', ' ')}.{rest // 10 ** (9 - digits):0{digits}d} UTC"
 
 

@@ -41,8 +41,10 @@ def test_every_name_is_there() -> None:
 
 
 def test_the_module_is_the_command() -> None:
-    result = subprocess.run([sys.executable, "-m", "rdmascope", "--version"], capture_output=True, text=True)
+    started = [sys.executable, "-X", "importtime", "-m", "rdmascope", "--version"]
+    result = subprocess.run(started, capture_output=True, text=True)
     assert (result.returncode, rdmascope.__version__ in result.stdout) == (0, True)
+    assert "numpy" not in result.stderr, "every start of the program would wait for it"
 
 
 def test_rpcs_are_those_of_the_command() -> None:
