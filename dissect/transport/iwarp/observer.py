@@ -416,13 +416,16 @@ class IwarpObserver:
         return tcp, members[at:]
 
     def _refusal(self, key: Key, segments: _Segments, members: Int64s, undecided: _Undecided) -> int | None:
-        """The reset that answers a SYN to a service port (RFC 9293, 3.10.7.1); None if there is none."""
+        """The reset that answers a SYN to a service port; None if there is none.
+
+        A host's has sequence number 0 (RFC 9293, 3.10.7.1), a firewall's any, but nothing comes before it."""
         active = undecided.opened_by
         if not self._asks_service(key, undecided):
             return None
         rows = take(segments.rows, members)
         answers = (segments.forward[members] == (active == 1)) & (rows["flags"] & (RST | ACK) == RST | ACK)
-        resets = members[answers & (rows["seq"] == 0) & (rows["ack"] == undecided.first)]
+        second = np.arange(len(members)) == 1 + len(members) - undecided.segments
+        resets = members[answers & (second | (rows["seq"] == 0)) & (rows["ack"] == undecided.first)]
         return int(resets[0]) if len(resets) else None
 
     def _asks_service(self, key: Key, undecided: _Undecided) -> bool:

@@ -52,10 +52,11 @@ def connections(segments: list[TcpSegment], cuts: tuple[int, ...] = ()) -> list[
 
 @pytest.mark.parametrize("cuts", [(), (1,)])
 @pytest.mark.parametrize("isn", (None, 0xFFFFFFFF))
-def test_a_refused_connection(cuts: tuple[int, ...], isn: int | None) -> None:
+@pytest.mark.parametrize("seq", (0, 77))
+def test_a_refused_connection(cuts: tuple[int, ...], isn: int | None, seq: int) -> None:
     syn = attempt(IwarpWire(seed=1))
     syn = syn if isn is None else replace(syn, seq=isn)
-    (one,) = connections([syn, refusal(syn)], cuts)
+    (one,) = connections([syn, replace(refusal(syn), seq=seq)], cuts)
     assert one.refused and one.ended_by == "RST in answer to the SYN" and one.transport == "iWARP"
     assert [str(end.address) for end in one.endpoints] == [syn.source, syn.destination]
     assert one.service_port == 20049 and (one.first_frame, one.last_frame) == (1, 2)
@@ -77,6 +78,11 @@ def near(kind: str, syn: TcpSegment) -> list[TcpSegment]:
         "of another SYN": [syn, replace(answer, ack=answer.ack + 1)],
         "given up": [syn, accepted, replace(syn, flags=RST | ACK, kind="rst", seq=syn.seq + 1, ack=78)],
         "reset when it was open": [syn, accepted, replace(answer, seq=78)],
+        "reset after an ACK": [
+            syn,
+            replace(syn, flags=ACK, kind="ack", seq=syn.seq + 1, ack=78),
+            replace(answer, seq=78),
+        ],
         "to a service port of the client": [
             replace(answer, seq=5, flags=SYN),
             replace(syn, seq=0, ack=6, flags=RST | ACK),
@@ -91,6 +97,7 @@ def near(kind: str, syn: TcpSegment) -> list[TcpSegment]:
         "of another SYN",
         "given up",
         "reset when it was open",
+        "reset after an ACK",
         "to a service port of the client",
     ],
 )
