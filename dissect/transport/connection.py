@@ -196,6 +196,9 @@ class Connection:
     """Packets that were sent but not captured; iWARP: TCP segments, a lower bound."""
     unconfirmed_packets: Pair = NONE_OF_EITHER
     """``missing_packets`` that nothing confirms: their sender may have skipped the PSNs."""
+    missing_responses: Pair = NONE_OF_EITHER
+    """Responses to RDMA Reads, not among ``missing_packets``, that acknowledgements show but the capture does not have;
+    counted when the connection is over."""
     late_packets: int = 0
     """Packets that counted as missing for long, and then came."""
     gaps: tuple[Sequence[Gap], Sequence[Gap]] = ((), ())

@@ -47,10 +47,7 @@ def packets_missing(facts: Facts, limits: Limits) -> Iterator[Cause]:
     """Sequence numbers show packets that the other end received, but the capture does not have: the capture lost them,
     not the network. Their RPCs look damaged, unanswered or without a call.
     """
-    missing = {
-        number: sum(direction.missing - direction.unconfirmed for direction in health.directions)
-        for number, health in facts.healths.items()
-    }
+    missing = _missing(facts)
     total = sum(missing.values())
     sent = total + sum(
         direction.packets or direction.segments for health in facts.healths.values() for direction in health.directions
@@ -66,6 +63,15 @@ def packets_missing(facts: Facts, limits: Limits) -> Iterator[Cause]:
         evidence=tuple(f"{facts.ends(number)}: {plural(missing[number], 'packet')}" for number in worst[:3]),
         connections=tuple(worst),
     )
+
+
+def _missing(facts: Facts) -> dict[int, int]:
+    """By connection, the packets that are known to be missing."""
+    return {
+        number: sum(direction.missing - direction.unconfirmed for direction in health.directions)
+        + sum(facts.by_number[number].connection.missing_responses)
+        for number, health in facts.healths.items()
+    }
 
 
 @detector(
@@ -120,10 +126,9 @@ def messages_incomplete(facts: Facts, limits: Limits) -> Iterator[Cause]:
     be missing if the capture lacks their sequence numbers, but nothing in it acknowledges them.
     """
     damaged = facts.statistics.states.get("damaged", 0)
-    directions = [direction for health in facts.healths.values() for direction in health.directions]
-    missing = any(direction.missing > direction.unconfirmed for direction in directions)
-    if damaged >= limits["least_damaged"] and not (missing or facts.truncated_frames or facts.ip_fragments):
-        unconfirmed = sum(direction.unconfirmed for direction in directions)
+    lacking = any(_missing(facts).values()) or facts.truncated_frames or facts.ip_fragments
+    if damaged >= limits["least_damaged"] and not lacking:
+        unconfirmed = sum(direction.unconfirmed for health in facts.healths.values() for direction in health.directions)
         yield Cause(
             f"{plural(damaged, 'RPC')} damaged, bytes of {'its' if damaged == 1 else 'their'} messages not captured",
             damaged,

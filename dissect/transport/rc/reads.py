@@ -13,7 +13,7 @@ from ...intervals import IntervalSet
 from ...layers import opcodes
 from ...named_tuple import NamedTuple
 from ...serial import PSN
-from ..connection import Connection
+from ..connection import Connection, raised
 from ..operations import Operation
 from ..runs import TransferRun
 from .lost_packets import GRACE_PACKETS, Acknowledged, PacketClock
@@ -140,7 +140,7 @@ class RcReads:
         else:
             self.reads.insert(bisect_right(self.reads, psn, key=_start), read)
         if len(self.reads) > OPEN_READS:
-            self.reads.pop(0).operation.closed = True
+            self._close(self.reads.pop(0))
 
     def last(self, head: int | None) -> _RcRead | None:
         """The last Read if its PSNs end at ``head``."""
@@ -349,8 +349,16 @@ class RcReads:
     def give_up(self) -> None:
         self._open_fresh()
         for read in self.reads:
-            read.operation.closed = True
+            self._close(read)
         self.reads = self._complete = ()
+
+    def _close(self, read: _RcRead) -> None:
+        """Give up a Read, and count the responses that it lacks though they were sent."""
+        read.operation.closed = True
+        if read.overdue and not read.complete:
+            seen = read.seen or IntervalSet()
+            missing = sum([end - start for start, end in seen.missing(read.start, read.end)])
+            self.connection.missing_responses = raised(self.connection.missing_responses, 1 - self.sender, missing)
 
     def _open_fresh(self) -> None:
         fresh, self._fresh = self._fresh, ()

@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from playbook.capture import write_pcap
+from playbook import Capture, Wire
+from playbook.capture import frame_batch, write_pcap
 from playbook.commands import SAMPLES, run
 from playbook.facts import connection, direction, facts, found, health, kinds, many, rpc, silent, speaks
 from playbook.packets import Frame
+from playbook.shapes import DATA, write
 from rdmascope.captures.read.open import open_capture
 from rdmascope.dissect.diagnosis.facts import Severity
+from rdmascope.dissect.rpcrdma.analyzer import Analyzer
 
 
 @speaks("capture-dropped")
@@ -48,6 +51,20 @@ def test_missing_packets() -> None:
     assert said.kind == "packets-missing" and said.severity is Severity.NOTE
     assert said.cause.text == "20 packets (0.99%) missing from the capture"
     assert not kinds(facts(many(20), [health(1, direction(missing=1, packets=100_000))]))
+
+
+def test_missing_responses_to_reads() -> None:
+    """Nothing but the acknowledgement of what follows shows them."""
+    wire = Wire()
+    on = wire.connect()
+    write(on, DATA[:9000])
+    captured = [packet for packet in wire.packets if packet.kind != "response"]
+    analyzer = Analyzer()
+    analyzer.feed(frame_batch(Capture(wire, captured).frames))
+    analyzer.finish()
+    assert analyzer.connections[0].missing_responses == (len(wire.packets) - len(captured), 0) != (0, 0)
+    (said,) = found(facts(many(20), [health(1)], (connection(1, missing_responses=(20, 0)),)))
+    assert said.kind == "packets-missing"
 
 
 @speaks("frames-truncated")
