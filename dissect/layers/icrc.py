@@ -256,6 +256,9 @@ def lrh_starts(data: Bytes, rows: Rows, start: Int64s, end: Int64s) -> Int64s:
 
 RIGHT, WRONG, UNVERIFIED = 1, 0, -1
 _VERDICTS = {RIGHT: True, WRONG: False, UNVERIFIED: None}
+_SHAPES = [(True, True, IPV4_UDP), (False, True, IPV6_BYTES + UDP_BYTES), (False, False, IPV6_BYTES)]
+_SHAPES += [(True, True, 4 * words + UDP_BYTES) for words in range(6, 16)]
+"""IPv4 or IPv6, with UDP or not, and the bytes before the BTH; usual ones first."""
 
 
 def icrc_ok(batch: FrameBatch, rows: Rows) -> list[bool | None]:
@@ -276,12 +279,10 @@ def icrc_verdicts(batch: FrameBatch, rows: Rows) -> NDArray[np.int8]:
     start, stop = frames["offset"], frames["offset"] + frames["captured"]
     verdicts = np.full(len(rows), UNVERIFIED, np.int8)
     open_ = end <= stop
-    shapes = [(True, True, 4 * words + UDP_BYTES) for words in range(5, 16)]
-    shapes += [(False, True, IPV6_BYTES + UDP_BYTES), (False, False, IPV6_BYTES)]
-    for ipv4, udp, before in shapes:
+    for ipv4, udp, before in _SHAPES:
+        if not some(open_):
+            break
         where = places(open_ & (bth - before >= start))
-        first = batch.data[bth[where] - before]
-        where = where[first == (0x40 | (before - UDP_BYTES) // 4) if ipv4 else first >> 4 == 6]
         begin, behind = bth[where] - before, end[where]
         headers = gathered(batch.data, before + BTH_BYTES, begin)
         fits = _fits(headers, behind - begin, ipv4, udp, before)
@@ -291,8 +292,6 @@ def icrc_verdicts(batch: FrameBatch, rows: Rows) -> NDArray[np.int8]:
             continue
         open_[where] = False
         verdicts[where] = _verify_shape(batch.data, begin, behind, headers, _variant(ipv4, udp, before))
-        if not some(open_):
-            break
     local = places(open_ & (rows["transport"] == NATIVE))
     if len(local):
         local = local[lrh_starts(batch.data, rows[local], start[local], end[local]) == bth[local] - LRH_BYTES]
@@ -317,16 +316,18 @@ def _behind_extensions(data: Bytes, start: int, bth: int, end: int) -> bool | No
 
 
 def _fits(headers: NDArray[np.uint8], length: Int64s, ipv4: bool, udp: bool, before: int) -> NDArray[np.bool_]:
-    """Whether these are network headers, of a known version, and so many bytes before a BTH, of packets so long."""
+    """Whether these are network headers of a version, so many bytes before a BTH, of packets so long."""
 
     def word(at: int) -> Int64s:
         return headers[:, at].astype(np.int64) << 8 | headers[:, at + 1]
 
     if ipv4:
         protocol, place, total = _UDP, 9, word(2)
+        version = headers[:, 0] == 0x40 | (before - UDP_BYTES) // 4
     else:
         protocol, place, total = (_UDP if udp else _BTH_IN_GRH), 6, word(4) + IPV6_BYTES
-    fits: NDArray[np.bool_] = (headers[:, place] == protocol) & (total == length)
+        version = headers[:, 0] >> 4 == 6
+    fits: NDArray[np.bool_] = version & (headers[:, place] == protocol) & (total == length)
     if udp:
         fits &= word(before - 6) == ROCE_PORT
     return fits

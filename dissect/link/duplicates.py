@@ -126,9 +126,9 @@ class Duplicates:
         """Which packets, or segments, are copies of one just before; none without a mirror."""
         word = _mixed_words(words)
         near = 0
-        for distance in range(1, NEAR + 1):
-            again = places(word[distance:] == word[:-distance])
-            near += int(np.count_nonzero((words[again] == words[again + distance]).all(axis=1)))
+        for distance in range(1, min(NEAR + 1, len(word))):
+            if len(again := places(word[distance:] == word[:-distance])):
+                near += int(np.count_nonzero((words[again] == words[again + distance]).all(axis=1)))
         if near * MIRRORED_SHARE < len(word) or not near:
             self._latest[sight] = np.zeros(0, _SEEN)
             return np.zeros(len(word), np.bool_)
@@ -287,12 +287,14 @@ def _numbers(batch: FrameBatch, located: Located) -> tuple[Rows, Rows]:
 def _sent(batch: FrameBatch, located: Located, words: Rows, chosen: Int64s | None = None) -> Rows:
     """_SENT rows of the packets, then the segments, that are whole enough, or of the ``chosen`` ones among them."""
     walk = _segments(located)
-    walk, whole = take(walk, _whole_tcp(walk)), _whole(located)
+    segments, whole = _whole_tcp(walk), _whole(located)
+    if chosen is not None:
+        words, packets = words[chosen], int(chosen.searchsorted(len(whole)))
+        segments, whole = segments[chosen[packets:] - len(whole)], whole[chosen[:packets]]
+    walk = take(walk, segments)
     ip = np.concatenate((located.bth[whole] - IPV4_UDP, np.where(walk["version"] == 4, walk["ip"], -1)))
     rows = np.concatenate((located.rows[whole], walk["row"]))
-    udp = np.arange(len(ip)) < len(ip) - len(walk)
-    if chosen is not None:
-        words, ip, udp, rows = words[chosen], ip[chosen], udp[chosen], rows[chosen]
+    udp = np.arange(len(ip)) < len(whole)
     sent = np.zeros(len(words), _SENT)
     sent["time"] = batch.rows["time"][rows]
     routed = places(ip >= 0)

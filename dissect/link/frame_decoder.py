@@ -90,6 +90,7 @@ class FrameDecoder:
 
             located = without_other_point(batch, located, self.addresses, self.hosts_elsewhere)
         located = self._duplicates.drop(batch, located)
-        batch, segments, skipped = self._fragments.segments(batch, located, self.tcp_addresses)
-        packets = decode(batch, replace(located, skipped=skipped))
-        return DecodedFrames(batch, replace(packets, icrc=self._damage.check(packets)), segments)
+        batch, segments, located.skipped = self._fragments.segments(batch, located, self.tcp_addresses)
+        packets = decode(batch, located)
+        packets.icrc = self._damage.check(packets)
+        return DecodedFrames(batch, packets, segments)

@@ -86,6 +86,8 @@ class SendColumns(NamedTuple):
     """Number of segments in its Read list, its Write chunk and its Reply chunk, (n, 3)."""
     segments: Rows
     """SEGMENT rows of all Sends, in order."""
+    firsts: Int64s
+    """Index of the first segment of each Send, and at the end the number of segments."""
 
     @property
     def xids(self) -> Int64s:
@@ -100,11 +102,6 @@ class SendColumns(NamedTuple):
     def procedures(self) -> Int64s:
         """Program, version and procedure of calls, (n, 3)."""
         return self.rpc[:, 3:6]
-
-    @property
-    def firsts(self) -> Int64s:
-        """Index of the first segment of each Send, and at the end the number of segments."""
-        return np.append(0, np.cumsum(sum(self.counts.T)))
 
 
 def read_sends(
@@ -172,7 +169,7 @@ def read_sends(
     reply &= (counts[:, READ_LIST] == 0) & ~(truncated & verified)
     return SendColumns(
         words, usual, call, reply, refused, listed, header, rpc, arguments, results, service, sequence, verified,
-        chunked, truncated, counts, segments,
+        chunked, truncated, counts, segments, np.append(0, np.cumsum(sum(counts.T))),
     )  # fmt: skip
 
 

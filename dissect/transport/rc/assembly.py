@@ -18,7 +18,7 @@ from ..connection import Connection, raised
 from ..operations import Delivered, Kind, Operation, Payload
 from ..runs import EXTRA, IMMEDIATE, INVALIDATE, RECENT, TRANSFER, RecentOperations, Run, SendRun, TransferRun
 from .lost_packets import ENDS, STARTS
-from .reads import DEFAULT_MTU, FULL, READ_REQUEST, RcReads, any_truncated, contradictions
+from .reads import DEFAULT_MTU, FULL, READ_REQUEST, RcReads, any_of, contradictions
 
 _KIND = np.full(256, int(Kind.SEND), np.uint8)
 _KIND[opcodes.IS_WRITE] = Kind.WRITE
@@ -272,7 +272,7 @@ class RequestAssembly:
             last_frames, last_times = last["frame"].tolist(), last["time"].tolist()
             sums = _sums(rows["length"], starts, ends)
         kinds = _KIND[first["opcode"]]
-        shorts = any_truncated(rows, starts, ends + 1).tolist()
+        shorts = any_of(rows["captured"] < rows["length"], starts, ends + 1).tolist()
         lengths = np.where(opcodes.HAS_RETH[first["opcode"]], first["dma_length"], sums).tolist()
         out, sender = self.out, self.sender
         bare = self._bare(rows)
@@ -360,7 +360,7 @@ class RequestAssembly:
         """
         opcode, length = rows["opcode"][starts], rows["dma_length"][starts]
         kinds, sums = _KIND[opcode], _sums(rows["length"], starts, ends)
-        headed = _sums(rows["headers"] == 0, starts, ends) == 0
+        headed = ~any_of(rows["headers"] == 0, starts, ends + 1)
         sends: Rows = headed & SEND_ONLY[opcode]
         writes = (kinds == _WRITE) & opcodes.HAS_RETH[opcode] & (sums == length)
         moved: Rows = headed & (writes | (kinds == _READ)) & (length > 0) & (EXTRA[rows["opcode"][ends]] == 0)
@@ -529,12 +529,15 @@ def transfer_rows(rows: Rows, starts: Int64s, ends: Int64s) -> Rows:
     transfers["psn"], transfers["packets"] = first["psn"], ends - starts + 1
     transfers["first"], transfers["behind"] = starts, np.where(kinds == _READ, starts, ends + 1)
     transfers["offset"], transfers["begins"] = first["payload"], first["captured"]
-    transfers["truncated"] = any_truncated(rows, starts, ends + 1)
+    transfers["truncated"] = any_of(rows["captured"] < rows["length"], starts, ends + 1)
     return transfers
 
 
 def _sums(values: Rows, starts: Int64s, ends: Int64s) -> Int64s:
     """The sums of ``values`` over [start, end]; these ranges ascend and are disjoint."""
-    before = np.concatenate(([0], np.cumsum(values, dtype=np.int64)))
+    if len(starts) == len(values):  # Each is a single value.
+        return values.astype(np.int64)
+    before = np.zeros(len(values) + 1, np.int64)
+    values.cumsum(out=before[1:])
     sums: Int64s = before[ends + 1] - before[starts]
     return sums

@@ -184,21 +184,29 @@ class LinkSilences:
 class PacketClock:
     """Counts the packets of a connection up to a frame of the current batch."""
 
-    __slots__ = ("_all", "_before", "_frames", "_silences", "now")
+    __slots__ = ("_all", "_before", "_frames", "_silences", "_strided", "now")
 
     def __init__(self, before: int, *frames: Rows, silences: LinkSilences | None = None) -> None:
         """``before``: packets before the batch; ``frames``: of its packets by sender, ascending."""
         self._silences = silences
-        self._before, self._frames = before, [*map(np.ascontiguousarray, frames)]
+        self._before, self._strided = before, frames
+        self._frames: Sequence[Rows] | None = None
         self._all: Int64s | None = None
         """The frames of both senders, ascending; made when first needed."""
         self.now = before + sum(map(len, frames))
         """The count at the end of the batch."""
 
+    @property
+    def _by_sender(self) -> Sequence[Rows]:
+        """Made when first needed: most batches need no count but the last."""
+        if self._frames is None:
+            self._frames = [*map(np.ascontiguousarray, self._strided)]
+        return self._frames
+
     def frame(self, count: int) -> int:
         """The frame at which the count was reached."""
         if self._all is None:
-            self._all = np.sort(np.concatenate(self._frames), kind="stable")  # A stable sort merges ascending parts.
+            self._all = np.sort(np.concatenate(self._strided), kind="stable")  # A stable sort merges ascending parts.
         return int(self._all[max(0, count - self._before - 1)])
 
     def silent(self, since: int, before: int | None) -> int | None:
@@ -207,14 +215,14 @@ class PacketClock:
 
     def at(self, frame: int) -> int:
         return self._before + sum(
-            [int(frames_of_batch.searchsorted(frame, "right")) for frames_of_batch in self._frames]
+            [int(frames_of_batch.searchsorted(frame, "right")) for frames_of_batch in self._by_sender]
         )
 
     def first_behind(self, count: int, frames: Rows) -> int:
         """Index of the first of these ascending frames at which the count was reached; their number between batches."""
-        if not self._frames:
+        if not self._strided:
             return len(frames)
-        counts = self._before + sum([frames_of_batch.searchsorted(frames, "right") for frames_of_batch in self._frames])
+        counts = self._before + sum([sent.searchsorted(frames, "right") for sent in self._by_sender])
         return int(np.searchsorted(counts, count, "right"))
 
 

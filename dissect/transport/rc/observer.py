@@ -10,7 +10,7 @@ from operator import attrgetter, itemgetter
 
 import numpy as np
 
-from ...arrays import Bytes, Int64s, Rows, among, joined, places, some, take, unique
+from ...arrays import Bytes, Int64s, Rows, among, joined, places, some, stretches, take, unique
 from ...layers import opcodes
 from ...layers.transports import TRANSPORTS
 from ...link.addresses import AddressTable
@@ -90,10 +90,10 @@ class Bindings:
 
     def sort(self, rows: Rows, indices: Int64s) -> Iterator[tuple[int, Binding | None, Int64s]]:
         """Key, binding and rows of each flow in ``rows[indices]``; the changes then hold for later batches."""
-        keys = flow_keys(rows["source"], rows["destination"], rows["dest_qp"])[indices]
+        keys = flow_keys(*(rows[name][indices] for name in ("source", "destination", "dest_qp")))
         order = np.argsort(keys, kind="stable")
         keys, indices = keys[order], indices[order]
-        starts = places(np.diff(keys, prepend=~keys[:1]))
+        starts = stretches(keys)
         ends = [*starts[1:].tolist(), len(keys)]
         for key, start, end in zip(keys[starts].tolist(), starts.tolist(), ends, strict=False):
             for binding, part in self._split(key, indices[start:end], rows["psn"]):
@@ -200,10 +200,10 @@ class FlowNotes:
         """Collect such packets of a batch."""
         rows, icrc = batch.rows, batch.icrc
         self.verified += icrc.verified
-        self._take(rows[rows["opcode"] == opcodes.CNP], bound, NOTICE)
-        self._take(rows[icrc.damaged[opcodes.IS_RC[rows["opcode"][icrc.damaged]]]], bound, DAMAGED)
+        self._take(take(rows, rows["opcode"] == opcodes.CNP), bound, NOTICE)
+        self._take(take(rows, icrc.damaged[opcodes.IS_RC[rows["opcode"][icrc.damaged]]]), bound, DAMAGED)
         if self.every_wrong and len(icrc.wrong) != len(icrc.damaged):
-            self._take(rows[np.setdiff1d(icrc.wrong, icrc.damaged)], bound, WRONG)
+            self._take(take(rows, np.setdiff1d(icrc.wrong, icrc.damaged)), bound, WRONG)
 
     def _take(self, rows: Rows, bound: Bound, what: str) -> None:
         if not len(rows):
@@ -483,8 +483,9 @@ class RcObserver:
 
     def _manage(self, batch: PacketBatch, datagrams: Int64s) -> None:
         """Process the CM messages in these rows."""
-        if len(datagrams):
-            self._frames = batch.rows["frame"].copy().data
+        if not len(datagrams):
+            return
+        self._frames = batch.rows["frame"].copy().data
         carrying = take(batch.rows, datagrams)
         messages = read_cms(batch.data, carrying["payload"], carrying["captured"], TELLING)
         columns = [carrying[name].tolist() for name in ("source", "destination", "transport", "frame", "time")]

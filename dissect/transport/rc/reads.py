@@ -372,14 +372,16 @@ def note_responses(transfers: Rows, index: Int64s, responses: Rows, first: Int64
     for name, of_packets in (("last_frame", "frame"), ("last_time", "time")):
         transfers[name][index] = np.maximum(transfers[name][index], responses[of_packets][behind - 1])
     transfers["offset"][index], transfers["begins"][index] = responses["payload"][first], responses["captured"][first]
-    transfers["truncated"][index] = any_truncated(responses, first, behind)
+    transfers["truncated"][index] = any_of(responses["captured"] < responses["length"], first, behind)
 
 
-def any_truncated(rows: Rows, first: Int64s, behind: Int64s) -> NDArray[np.bool_]:
-    """Whether any of the PACKET rows [first, behind) is truncated."""
-    before = np.append(0, np.cumsum(rows["captured"] < rows["length"]))
-    short: NDArray[np.bool_] = before[behind] > before[first]
-    return short
+def any_of(mask: Rows, first: Int64s, behind: Int64s) -> NDArray[np.bool_]:
+    """By range [first, behind), whether the mask is true of any row in it."""
+    if not some(mask):
+        return np.zeros(len(first), np.bool_)
+    before = np.append(0, np.cumsum(mask))
+    any_true: NDArray[np.bool_] = before[behind] > before[first]
+    return any_true
 
 
 def mtu_of_responses(responses: Rows, position: int, read: _RcRead) -> int | None:
