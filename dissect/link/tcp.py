@@ -59,7 +59,7 @@ UNKNOWN, RIGHT, WRONG = range(3)
 """The checksum is unknown if the segment has no payload or is truncated by the capture, or if a network card has yet to
 fill it in."""
 MODULUS = 0xFFFF
-TOGETHER = 1 << 17
+TOGETHER = 1 << 15
 """Words of eight bytes added at a time, so that temporaries stay in the processor's cache."""
 _ALL_ONES, _HALF = np.uint64((1 << 64) - 1), np.uint64(32)
 LARGEST = 1 << 20

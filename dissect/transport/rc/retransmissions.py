@@ -13,7 +13,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from ...arrays import Int64s, Rows, joined, places, take
+from ...arrays import Int64s, Rows, joined, places
 from ...layers import opcodes
 from ...named_tuple import NamedTuple
 from ...serial import PSN
@@ -336,11 +336,14 @@ class RcRetransmissions:
         if not self._answers:
             return None, None
         answers = self._earlier_answers()
-        between = (answers["frame"] > after) & (answers["frame"] < before)
-        answers = take(answers, between & (answers["end"] > answers["psn"]))
+        # A search in a column of rows would copy all of it.
+        first, behind = (bisect_left(answers["frame"], frame) for frame in (after + 1, before))
+        between = answers[first:behind]
+        psns = between["psn"]
+        later = places((psns >= psn) & (between["end"] > psns))
         edges = [
-            (int(answers["frame"][at[0]]), int(answers["time"][at[0]])) if len(at) else None
-            for at in (places(answers["psn"] == psn), places(answers["psn"] > psn))
+            (int(between["frame"][at[0]]), int(between["time"][at[0]])) if len(at) else None
+            for at in (later[psns[later] == psn], later[psns[later] > psn])
         ]
         return edges[0], edges[1]
 
