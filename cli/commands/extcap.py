@@ -101,7 +101,7 @@ def _capture(
     interface: str, fifo: str | None, file: str | None, device: str | None, port: int | None, filters: tuple[str, ...]
 ) -> None:
     from rdmascope.captures.live.session import Ending
-    from rdmascope.captures.wireshark.extcap import feed, replay
+    from rdmascope.captures.wireshark.tcp_feed import feed, replay
 
     context = click.get_current_context()
     if fifo is None:

@@ -17,8 +17,8 @@ from rdmascope.captures.live import CaptureSettings
 from rdmascope.captures.live.session import Ending
 from rdmascope.captures.session.session import Session
 from rdmascope.captures.tables.condition import Condition
-from rdmascope.captures.wireshark import extcap
-from rdmascope.captures.wireshark.extcap import CLOSED, feed, replay
+from rdmascope.captures.wireshark import tcp_feed, tcp_feed as tcp_follower
+from rdmascope.captures.wireshark.tcp_feed import CLOSED, feed, replay
 from rdmascope.captures.write.export import export_tcp
 from rdmascope.dissect.frames import FrameBatch
 from rdmascope.dissect.rpcrdma.analyzer import Options
@@ -74,7 +74,7 @@ def batches() -> list[FrameBatch]:
 
 @pytest.mark.parametrize(("where", "messages"), [("", 9), ("number IN (1, 4)", 4), ("reply_frame IS NULL", 1)])
 def test_what_is_live_comes_through_the_pipe(where: str, messages: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extcap, "open_live", lambda name, settings: Replay(batches()))
+    monkeypatch.setattr(tcp_feed, "open_live", lambda name, settings: Replay(batches()))
     reader, writer = os.pipe()
     ending = Ending()
     condition = Condition([where]) if where else None
@@ -102,7 +102,7 @@ def when_read(act: Callable[[FrameBatch | None], object]) -> Callable[[Replay], 
 
 
 def test_it_ends_when_the_reader_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extcap, "open_live", lambda name, settings: Replay([]))
+    monkeypatch.setattr(tcp_feed, "open_live", lambda name, settings: Replay([]))
     reader, writer = os.pipe()
     pipe = os.fdopen(reader, "rb")
     monkeypatch.setattr(Replay, "read", when_read(lambda batch: pipe.close()))
@@ -113,7 +113,7 @@ def test_it_ends_when_the_reader_goes_away(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_of_many_connections_the_one_that_was_silent_longest_is_finished(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extcap, "MAX_CONNECTIONS", 1)
+    monkeypatch.setattr(tcp_follower, "MAX_CONNECTIONS", 1)
     file = io.BytesIO()
     replay([EVERYTHING], Options(), file)
     packets = parsed(file.getvalue())
