@@ -12,8 +12,7 @@ repeated at once, bit by bit, they are such copies; a few may be made by the net
 
 Captures of both ends merged into one file show each packet twice, as far apart as the ends and their clocks are.  Most
 senders give each packet, and each retransmission, an IPv4 identification of its own; so if many packets are repeated
-with theirs, they are such copies.  Packets without one, as those of IPv6, are such copies if nearly all come twice, bit
-by bit: more than any sender retransmits.  They are searched for among the last ``REMEMBERED`` packets."""
+with theirs, they are such copies.  They are searched for among the last ``REMEMBERED`` packets."""
 
 from __future__ import annotations
 
@@ -55,8 +54,6 @@ SAMPLED = 16
 MERGED_SHARE, LEAST_MERGED, LOOKED = 4, 8, 256
 """If they are, at least one of so many sampled packets is a copy, from the first to the last copy, and so many copies
 directly follow a packet that is none.  Counting restarts after so many packets."""
-UNNUMBERED_SHARE, LEAST_UNNUMBERED = 3 / 8, 4
-"""The same if packets have no identification."""
 REMEMBERED = 1 << 16
 """Packets searched for a copy: an IPv4 identification has 16 bits, and repeats after that."""
 
@@ -159,15 +156,11 @@ class Duplicates:
             self._earlier = _EarlierPackets(*known)
         sent = _sent(batch, located, words)
         if some(unnumbered := sent["identification"] == 0):  # Tell these apart by all that there is.
-            sent["hash"][unnumbered] = self._content(batch, located)[unnumbered]
+            seen = np.concatenate([sight(batch, located) for sight in self._last])
+            sent["hash"][unnumbered] = seen["hash"][unnumbered]
         copies = self._earlier.again(sent)
         packets = len(_whole(located))
         return (copies[:packets], copies[packets:]) if copies.any() else None
-
-    def _content(self, batch: FrameBatch, located: Located) -> NDArray[np.uint64]:
-        """A hash of all that tells packets, then segments, apart."""
-        content: NDArray[np.uint64] = np.concatenate([sight(batch, located)["hash"] for sight in self._last])
-        return content
 
     def _seem_merged(self, batch: FrameBatch, located: Located, words: Rows) -> bool:
         """Whether a sample of the packets shows merged captures; chosen by header fields, so that it includes
@@ -178,13 +171,7 @@ class Duplicates:
             self._sample.clear()
         chosen = places(_mixed_words(words) * _FACTOR >> np.uint32(16) & np.uint32(SAMPLED - 1) == 0)
         sample = _sent(batch, located, words, chosen)
-        unnumbered = sample["identification"] == 0
-        if some(unnumbered):
-            left_out = np.ones(len(words), np.bool_)
-            left_out[chosen] = False
-            packets = len(_whole(located))
-            part = _without(located, MIRRORED, left_out[:packets], left_out[packets:])
-            sample["hash"][unnumbered] = self._content(batch, part)[unnumbered]
+        sample = take(sample, sample["identification"] != 0)
         times = sample["time"]
         firsts = map(self._sample.setdefault, sample["hash"].tolist(), times.tolist())
         again = np.append(self._copy, times > np.fromiter(firsts, np.int64, len(sample)))
@@ -196,12 +183,10 @@ class Duplicates:
         self._turns += int(np.count_nonzero(again[1:] > again[:-1]))
         self._copy = again[-1]
         # If the same capture was appended, all copies come in one block.
-        least, share = (LEAST_UNNUMBERED, UNNUMBERED_SHARE) if some(unnumbered) else (LEAST_MERGED, 1 / MERGED_SHARE)
-        if self._turns < least or self._again < share * overlap or not overlap:
+        if self._turns < LEAST_MERGED or self._again * MERGED_SHARE < overlap or not overlap:
             return False
         # A card that gives all its packets one identification proves nothing.
-        numbered = take(sample, ~unnumbered)
-        return len(np.unique(numbered["identification"])) * MERGED_SHARE >= len(np.unique(numbered["hash"]))
+        return len(np.unique(sample["identification"])) * MERGED_SHARE >= len(np.unique(sample["hash"]))
 
     def _find(self, sight: Sight, batch: FrameBatch, located: Located, words: Rows) -> Rows:
         """Which of the _SEEN rows that ``sight`` makes of a batch are duplicates."""

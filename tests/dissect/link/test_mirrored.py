@@ -99,7 +99,6 @@ def test_what_is_sent_again_later_is_no_mirror(transport: type[Wire | IwarpWire]
     [
         *((name, delay) for name in ("loss-rxe", "loss-siw") for delay in (100_000, 5_000_000, 250_000_000)),
         *(("nconnect-rxe", delay) for delay in (100_000, 5_000_000)),
-        *(("ipv6-rxe", delay) for delay in (500_000, 50_000_000)),
         ("siw-nfs-all", 3_000_000_000),
     ],
 )
