@@ -17,7 +17,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import HealthCheck, Phase, example, given, settings, strategies as st
 
-from playbook import Capture, Wire, call, faults, nfs3, reply
+from playbook import Capture, Wire, call, faults, fetch, nfs3, reply
 from playbook.capture import frame_batches, write_pcap
 from playbook.fragments import fragmented
 from playbook.iwarp import IwarpCapture, IwarpConnection, IwarpWire
@@ -530,6 +530,30 @@ def sent_at_once(acks: str) -> tuple[IwarpWire, list[TcpSegment], list[int]]:
         reply(one, nfs3.getattr_reply())
     sent = wire.sent()
     return wire, sent, [at for at in faults.where(sent, kind="data", sender=0) if at >= begun]
+
+
+def test_batches_that_end_behind_reads_between_which_a_request_is_missing() -> None:
+    """The PSNs that a Read seems to take tell no path MTU."""
+    wire = Wire(mtu=1024)
+    connection = wire.connect(cm=False)
+    rpc = call(connection, nfs3.write(0, bytes(1500)), reads={0: connection.register(1500)})
+    fetch(rpc, split=300)
+    reply(rpc, nfs3.write_reply(1500))
+    second = faults.where(wire.packets, kind="read")[1]
+    frames = Capture(wire, faults.drop(wire.packets, [second])).frames
+    assert analysed(frames, range(1, len(frames))) == analysed(frames, [])
+    assert shown_connections(frames, 1) == shown_connections(frames, len(frames))
+
+
+def test_batches_that_end_between_responses_whose_psns_wrap_before_any_request() -> None:
+    wire = Wire(mtu=1024)
+    connection = wire.connect(cm=False, server_psn=(1 << 24) - 1)
+    for _ in range(2):
+        write(connection, bytes(1500))
+        read(connection, bytes(1500))
+    first = faults.where(wire.packets, kind="read")[0]
+    frames = Capture(wire, faults.drop(wire.packets, [first])).frames
+    assert healths(frames, 1) == healths(frames, len(frames))
 
 
 def test_batches_that_end_between_a_damaged_segment_and_an_ack_that_repeats_the_one_before_it() -> None:

@@ -109,7 +109,7 @@ class _Batch(NamedTuple):
     head: int | None
     """PSN expected before the batch."""
     furthest: int | None
-    """PSN expected after the batch."""
+    """PSN expected after the batch; None as long as no request was captured."""
 
 
 class _Complaints:
@@ -264,12 +264,13 @@ class RcHealth:
     def _queue(self, initiator: int, requests: Rows, responses: Rows, reused: Collection[int]) -> _Batch:
         queue = self.retransmissions[initiator]
         head = queue.head
+        near = queue.answered_up_to if head is None else head
         asked = answers = None
         syndromes = None
         if len(requests):
-            psns = PSN.unwrap_series(int(requests["psn"][0]) if head is None else head, requests["psn"])
+            psns = PSN.unwrap_series(int(requests["psn"][0]) if near is None else near, requests["psn"])
             asked = seen_rows(requests, psns, psns + spans(self.connection, requests), requests["opcode"])
-        reference = head if asked is None else int(asked["psn"][0])
+        reference = near if asked is None else int(asked["psn"][0])
         if len(responses):
             start = int(responses["psn"][0]) if reference is None else PSN.unwrap(reference, int(responses["psn"][0]))
             psns = PSN.unwrap_series(start, responses["psn"])
@@ -277,9 +278,6 @@ class RcHealth:
             positive = (syndromes >> 5 & 3 == opcodes.ACK) & (responses["headers"] == 1)
             answers = seen_rows(responses, psns, psns + positive, responses["opcode"])
         queue.feed(asked, answers, syndromes, reused)
-        if reference is None:
-            self.sent[1 - initiator].count((answers,))
-            return _Batch(None, None, None, None)
         return _Batch(asked, answers, head, queue.head)
 
     def expecting(self, heads: tuple[int | None, ...]) -> bool:
@@ -312,7 +310,8 @@ class RcHealth:
             return
         queues = [_joined([batches[end] for batches in waiting]) for end in (0, 1)]
         for end in (0, 1):
-            self.answers[end].feed(*queues[end])
+            if queues[end].furthest is not None:
+                self.answers[end].feed(*queues[end])
             self.sent[end].count((queues[end].requests, queues[1 - end].responses))
 
     def notified(self, sender: int, times: Int64s) -> None:
@@ -469,7 +468,5 @@ def _joined(batches: Sequence[_Batch]) -> _Batch:
     for listed in ([batch.requests for batch in batches], [batch.responses for batch in batches]):
         there = [rows for rows in listed if rows is not None]
         parts.append(joined(there) if there else None)
-    known = [batch for batch in batches if batch.furthest is not None]
-    if not known:
-        return _Batch(None, None, None, None)
-    return _Batch(parts[0], parts[1], known[0].head, known[-1].furthest)
+    known = next((batch for batch in batches if batch.furthest is not None), batches[0])
+    return _Batch(parts[0], parts[1], known.head, batches[-1].furthest)

@@ -142,10 +142,6 @@ class RcReads:
         if len(self.reads) > OPEN_READS:
             self._close(self.reads.pop(0))
 
-    def last(self, head: int | None) -> _RcRead | None:
-        """The last Read if its PSNs end at ``head``."""
-        return self.reads[-1] if self.reads and self.reads[-1].end == head else None
-
     def take_mtu(self, head: int | None) -> int | None:
         """Adopt the path MTU, which turned out to be another, for Reads without a response: it changes their PSNs.
 
@@ -431,8 +427,8 @@ FULL = opcodes.IS_FIRST | opcodes.IS_MIDDLE
 """Opcodes of packets that are exactly as long as the path MTU (IBA 9.7.2.1)."""
 
 
-def learn_mtu(connection: Connection, requests: Rows, responses: Rows, last: _RcRead | None) -> None:
-    """Set the path MTU from packets that are exactly as long; ``last``: the previous request, if it is a Read."""
+def learn_mtu(connection: Connection, requests: Rows, responses: Rows) -> None:
+    """Set the path MTU from packets that are exactly as long."""
     for rows in (requests, responses):
         full = rows["length"][FULL[rows["opcode"]]]
         if len(full):
@@ -442,9 +438,7 @@ def learn_mtu(connection: Connection, requests: Rows, responses: Rows, last: _Rc
                 return
     longest = max((int(rows["length"].max()) for rows in (requests, responses) if len(rows)), default=0)
     if connection.path_mtu is not None and connection.path_mtu < longest <= PATH_MTUS[-1]:
-        connection.path_mtu = None  # It had been guessed wrong, as requests were missing.
-    if connection.path_mtu is None and len(requests):
-        _guess_mtu(connection, requests, longest, last)
+        connection.path_mtu = None  # The path changed, or a damaged packet told it.
 
 
 def mtu_changes(sent: Sequence[Rows]) -> Sequence[int]:
@@ -463,23 +457,3 @@ def mtu_changes(sent: Sequence[Rows]) -> Sequence[int]:
     changes = (full[:-1] & full[1:] & (steps != 0)) | (full[:-1] & (steps > 0)) | (full[1:] & (steps < 0))
     changed: list[int] = frames[order[1:][changes]].tolist()
     return changed if len(changed) <= MAX_CHANGES else ()
-
-
-def _guess_mtu(connection: Connection, requests: Rows, longest: int, last: _RcRead | None) -> None:
-    """Guess the path MTU: a Read takes as many PSNs as its response has packets, so the step to the next request tells.
-
-    ``longest``: bytes of the longest packet.
-    """
-    reads = places(requests["opcode"][:-1] == READ_REQUEST)
-    lengths, starts, following = (
-        requests[name][at].tolist() for name, at in (("dma_length", reads), ("psn", reads), ("psn", reads + 1))
-    )
-    if last is not None:
-        lengths, starts = [last.operation.length, *lengths], [last.start % PSN.modulus, *starts]
-        following = [int(requests["psn"][0]), *following]
-    for length, start, behind in zip(lengths, starts, following, strict=True):
-        step = PSN.distance(start, behind)
-        for mtu in PATH_MTUS:
-            if length > mtu >= longest and -(-length // mtu) == step:
-                connection.path_mtu = mtu
-                return

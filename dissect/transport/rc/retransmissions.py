@@ -116,6 +116,11 @@ class RcRetransmissions:
         self._answered = False
         """A response was captured; without any, missing NAKs mean nothing."""
 
+    @property
+    def answered_up_to(self) -> int | None:
+        """The highest PSN of a response; None for none."""
+        return max(int(part["psn"].max()) for part in self._answers) if self._answers else None
+
     def forget(self) -> None:
         """Drop what is kept for repetitions: no packet will be retransmitted."""
         self.sent.forget()

@@ -256,7 +256,7 @@ class SendQueue:
         """
         self.messages.columns = data if runs is not None else None
         self._clock = clock
-        learn_mtu(self.connection, requests, responses, self.reads.last(self.head))
+        learn_mtu(self.connection, requests, responses)
         if self.reads.mtu != (self.connection.path_mtu or DEFAULT_MTU):
             self.held = [*map(self._by_mtu, self.held)]
             self.sent.take_mtu(self.connection, self.acked)

@@ -10,11 +10,8 @@ import pytest
 from playbook import Capture, Wire, call, faults, fetch, nfs3, reply
 from playbook.judge import analyze, judge
 from rdmascope.dissect.link.packets import PACKET
-from rdmascope.dissect.transport.connection import Connection, Endpoint
-from rdmascope.dissect.transport.rc.lost_packets import PacketClock
 from rdmascope.dissect.transport.rc.pairing import NO_READER, Flow
 from rdmascope.dissect.transport.rc.reads import READ_REQUEST
-from rdmascope.dissect.transport.rc.send_queue import SendQueue
 
 
 @pytest.mark.parametrize("step", [1, 1000])
@@ -29,18 +26,6 @@ def test_reads_of_one_packet_each_of_which_requests_are_missing(step: int) -> No
     for gone in combinations(moved, 2):
         capture = Capture(wire, faults.drop(wire.packets, gone))
         judge(capture, analyze(capture, range(step, len(capture.frames), step)))
-
-
-@pytest.mark.parametrize("cuts", [[], [2], [1, 2]])
-def test_the_step_from_a_read_to_the_next_request_tells_the_path_mtu(cuts: list[int]) -> None:
-    rows = np.zeros(3, PACKET)
-    rows["opcode"], rows["psn"], rows["dma_length"] = [4, READ_REQUEST, 4], [7, 8, 10], [0, 2000, 0]
-    rows["frame"] = [1, 2, 3]
-    connection = Connection(1, "RoCEv2", (Endpoint("10.0.0.1", 1), Endpoint("10.0.0.2", 2)))
-    queue = SendQueue(connection, 0)
-    for part in np.split(rows, cuts):
-        queue.feed(np.zeros(0, np.uint8), part, rows[:0], PacketClock(0, part["frame"]))
-    assert connection.path_mtu == 1024 and not queue.held
 
 
 @pytest.mark.parametrize("cut", range(4))
