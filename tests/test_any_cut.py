@@ -545,6 +545,23 @@ def test_batches_that_end_behind_reads_between_which_a_request_is_missing() -> N
     assert shown_connections(frames, 1) == shown_connections(frames, len(frames))
 
 
+def test_batches_that_end_before_connections_become_known_beside_one_that_waited_for_a_retransmission() -> None:
+    """All that was said on them until then has one place in the order of events."""
+    wire = Wire()
+    known = wire.connect(client="10.0.0.9")
+    first, second = (wire.connect(client=client, cm=False) for client in ("10.0.0.2", "10.0.0.3"))
+    rpc = call(known, nfs3.write(0, bytes(400)), reads={0: known.register(400)})
+    beside = call(known, nfs3.getattr_())
+    fetch(rpc, split=64, pipelined=2)
+    reply(rpc, nfs3.write_reply(400))
+    reply(beside, nfs3.getattr_reply())
+    for connection in (first, first, second, first) * 4:
+        reply(call(connection, nfs3.getattr_()), nfs3.getattr_reply())
+    lost = faults.where(wire.packets, kind="read")[0]
+    frames = Capture(wire, faults.lose(wire, wire.packets, lost, recorded=False)).frames
+    assert analysed(frames, range(1, len(frames))) == analysed(frames, [])
+
+
 def test_batches_that_end_between_responses_whose_psns_wrap_before_any_request() -> None:
     wire = Wire(mtu=1024)
     connection = wire.connect(cm=False, server_psn=(1 << 24) - 1)

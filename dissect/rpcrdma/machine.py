@@ -368,8 +368,11 @@ def event_ranks(events: Sequence[Event], runs: Sequence[LinkRun]) -> Int64s:
     if not any(run.postponed for _, run in runs):
         return turns + 1
     keys = np.array([(place, id(link)) for place, link, _ in events], np.int64).reshape(-1, 2)
-    begins = np.append(True, (keys[1:] != keys[:-1]).any(axis=1))[: len(keys)]
-    return (turns - np.maximum.accumulate(np.where(begins, turns, 0)) << RANK_BITS) + 1
+    order = np.lexsort(keys.T)  # Where connections become known, events of several have one place, in turn.
+    begins = np.append(True, (np.diff(keys[order], axis=0) != 0).any(axis=1))[: len(keys)]
+    ranks = np.empty_like(turns)
+    ranks[order] = turns - np.maximum.accumulate(np.where(begins, turns, 0))
+    return (ranks << RANK_BITS) + 1
 
 
 def _links(runs: Sequence[LinkRun], events: Sequence[Event]) -> list[Link]:
